@@ -1,0 +1,1 @@
+"""What does a subgraph compute? Polynomials over a base value, and the walk that finds them."""

@@ -1,0 +1,129 @@
+"""What an operator of the algebra may ask: constants, shapes, attributes, and operands as polynomials.
+
+An operand is traced (a value of the walk), constant (read into the frame), or another run-time value. The
+last is an opaque atom, and only taken where the polynomial already holds a Mean: without that bound a walk
+would wander down every residual connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from normfuse.algebra.frame import End, Frame, Layout, Traced
+from normfuse.algebra.polynomial import Mean, Opaque, Polynomial, Size
+from normfuse.graph.facts import Facts
+from normfuse.graph.shapes import Dim
+
+MAX_OPAQUE = 3
+
+
+@dataclass(frozen=True)
+class Context:
+    """One walk's surroundings: the facts of the graph, the frame of the base, the values traced so far."""
+
+    facts: Facts
+    frame: Frame
+    traced: Mapping[ir.Value, Traced]
+
+    def get(self, value: ir.Value | None) -> Traced | None:
+        """The traced value, or None."""
+        return None if value is None else self.traced.get(value)
+
+    def first(self, node: ir.Node) -> Traced:
+        """The traced value that a unary operator reads."""
+        value = node.inputs[0]
+        assert value is not None
+        return self.traced[value]
+
+    def constant(self, value: ir.Value | None) -> np.ndarray[Any, Any] | None:
+        """A constant operand as it is stored."""
+        return self.facts.constants.get(value)
+
+    def exact(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """A constant operand in float64; 1/N, N and N/(N-1) are read as these numbers.
+
+        A number is taken for such a ratio only if it equals it rounded to the constant's own type, and N is
+        the size of something that this walk has reduced over.
+        """
+        values: np.ndarray[Any, Any] = np.asarray(array, dtype=np.float64)
+        if values.size != 1 or array.dtype.kind not in "fV":
+            return values
+        stored = values.reshape(-1)[0]
+        for n in self.frame.sizes:
+            for p, q in ((1, n), (n, n - 1), (n - 1, n), (1, n - 1)):
+                if q > 0 and np.float64(np.asarray(p / q).astype(array.dtype)) == stored:
+                    return np.full(values.shape, float(Fraction(p, q)))
+        return values
+
+    def result(
+        self,
+        node: ir.Node,
+        polynomial: Polynomial | None,
+        layout: Layout,
+        shape: tuple[Dim, ...] | None = None,
+    ) -> Traced | End:
+        """The operator's first output, or End when the algebra could not say what it is."""
+        if polynomial is None:
+            return End("", "not exact, or too many terms")
+        if shape is None:
+            shape = self.shape_of(layout)
+        return Traced(polynomial, layout, shape, self.first_traced(node).dtype)
+
+    def first_traced(self, node: ir.Node) -> Traced:
+        """The first operand that is a value of the walk."""
+        return next(t for v in node.inputs if (t := self.get(v)) is not None)
+
+    def shape_of(self, layout: Layout) -> tuple[Dim, ...]:
+        """The dimensions of a value with this layout."""
+        return tuple(1 if axis is None else self.frame.shape[axis] for axis in layout)
+
+    def size(self, dims: tuple[Dim, ...]) -> Polynomial:
+        """The product of dimensions: a number times the lengths of the dynamic ones."""
+        number = 1
+        powers: dict[int, Fraction] = {}
+        for dim in dims:
+            if isinstance(dim, int):
+                number *= dim
+            else:
+                atom = self.frame.algebra.number(Size(dim))
+                powers[atom] = powers.get(atom, Fraction(0)) + 1
+        return {tuple(sorted(powers.items())): float(number)}
+
+    def scalar_integer(self, value: ir.Value) -> Polynomial | None:
+        """A number that shape arithmetic computes, through a Cast: the N of a mean written as a sum."""
+        node = value.producer()
+        while (
+            node is not None
+            and node.op_type in ("Cast", "Identity", "CastLike")
+            and node.inputs[0] is not None
+        ):
+            value = node.inputs[0]
+            node = value.producer()
+        known = self.facts.shapes.integers(value)
+        if known is None or len(known) != 1:
+            return None
+        return self.size(known) if isinstance(known[0], int) or known[0].isidentifier() else None
+
+    def opaque(self, value: ir.Value, layout: Layout, beside: Polynomial) -> tuple[Polynomial, Layout] | End:
+        """A run-time operand as an atom of its own, where it may be one, and the layout of the result."""
+        algebra = self.frame.algebra
+        shape = self.facts.shapes.of(value)
+        if not algebra.contains(beside, Mean) or shape is None:
+            return End()
+        if sum(isinstance(atom, Opaque) for atom in algebra.atoms) >= MAX_OPAQUE:
+            return End("too-complex")
+        extended = self.frame.extended(layout, shape)
+        if isinstance(extended, End):
+            return extended
+        axes = frozenset(a for a, n in zip(extended[len(extended) - len(shape):], shape, strict=True)
+                         if n != 1 and a is not None)  # fmt: skip
+        return algebra.of_atom(Opaque(value, axes)), extended
+
+
+Operator = Callable[[Context, ir.Node], Traced | End]

@@ -1,0 +1,98 @@
+"""The walk: from a base value forward, giving every value that is reached its polynomial.
+
+Nodes are visited in the order of the graph, so all operands of a node that can be traced have been by then.
+The walk is bounded in nodes and in terms, so that the work is linear in the size of the model; where it
+stops with a reason that a user should know, it keeps an `Ending`.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from normfuse.algebra.frame import End, Frame, Traced
+from normfuse.algebra.operators import OPERATORS, Context
+from normfuse.graph.facts import Facts
+
+MAX_NODES = 160
+FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE})
+_DOMAINS = ("", "ai.onnx")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """A node at which the walk ended, and why."""
+
+    node: ir.Node
+    reason: str
+    detail: str
+
+
+@dataclass
+class Walk:
+    """What was found from one base value: every traced value in graph order, and where the walk ended."""
+
+    base: ir.Value
+    frame: Frame
+    traced: dict[ir.Value, Traced] = field(default_factory=dict)
+    endings: list[Ending] = field(default_factory=list)
+
+
+Order = Mapping[ir.Node, int]
+
+
+def node_order(graph: ir.Graph | ir.Function) -> dict[ir.Node, int]:
+    """The position of every node of one graph."""
+    return {node: k for k, node in enumerate(graph)}
+
+
+def walk(facts: Facts, base: ir.Value, order: Order) -> Walk | None:
+    """Trace everything that `base` determines, or None when its shape or type is not known.
+
+    order: positions of the nodes of the base's own graph; the walk does not leave that graph.
+    """
+    shape, dtype = facts.shapes.of(base), facts.shapes.dtype(base)
+    if shape is None or dtype not in FLOATS:
+        return None
+    frame = Frame(shape, dtype)
+    found = Walk(base, frame, {base: frame.base()})
+    context = Context(facts, frame, found.traced)
+    queue = [(order[n], n) for n in set(base.consumers()) if n in order]
+    heap = [(k, id(n), n) for k, n in queue]
+    heapq.heapify(heap)
+    seen = {n for _, n in queue}
+    for _ in range(MAX_NODES):
+        if not heap:
+            return found
+        node = heapq.heappop(heap)[2]
+        result = _visit(context, node)
+        if isinstance(result, End):
+            if result.reason:
+                found.endings.append(Ending(node, result.reason, result.detail))
+            continue
+        found.traced[node.outputs[0]] = result
+        for consumer in node.outputs[0].consumers():
+            if consumer in order and consumer not in seen:
+                seen.add(consumer)
+                heapq.heappush(heap, (order[consumer], id(consumer), consumer))
+    if heap:
+        found.endings.append(Ending(heap[0][2], "too-complex", f"more than {MAX_NODES} nodes from one value"))
+    return found
+
+
+def _visit(context: Context, node: ir.Node) -> Traced | End:
+    operator = OPERATORS.get(node.op_type) if node.domain in _DOMAINS else None
+    if (
+        operator is None
+        or not node.inputs
+        or (node.op_type not in _ANY_OPERAND and context.get(node.inputs[0]) is None)
+    ):
+        return End()
+    return operator(context, node)
+
+
+# Operators that may read the walk through an operand other than the first.
+_ANY_OPERAND = frozenset({"Add", "Sub", "Mul", "Div", "Sum", "Max", "Pow"})

@@ -1,0 +1,1 @@
+"""The only room that touches graphs: constants, shapes and proofs about them, names, surgery, opsets."""

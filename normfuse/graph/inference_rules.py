@@ -1,0 +1,113 @@
+"""Shape rules that must not guess.
+
+The rules of onnx-shape-inference favour a useful answer over a proven one in three places. A proof that
+rests on them would be wrong, so they are registered again, each corrected after the library's own rule:
+
+    Add(x[A, 4], y[B, 4])        the library says [A, 4]; it is [?, 4], since A or B may be 1
+    Slice(x[N], 0, 100)          the library says [100]; it is [?], since N may be smaller
+    Expand(x, unknown target)    the library says nothing; the rank is known, and so are dimensions above 1
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+import onnx_ir as ir
+from onnx_shape_inference import ShapeInferenceContext, registry
+
+_Rule = Callable[[ShapeInferenceContext, ir.Node], None]
+_Dim = int | ir.SymbolicDim
+
+BROADCASTING = (
+    *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "Max", "Min", "Sum", "Mean", "PRelu", "Where"),
+    *("And", "Or", "Xor", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
+    *("BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor", "Expand", "MatMul"),
+)
+
+
+@functools.cache
+def register() -> None:
+    """Put the corrected rules before the library's own; once a process."""
+    registry.collect()
+    for op_type in BROADCASTING:
+        _correct(op_type, _broadcast_again)
+    _correct("Slice", _slice_again)
+    _correct("Expand", _expand_again)
+
+
+def _correct(op_type: str, correction: _Rule) -> None:
+    for version in set(registry.version_boundaries("", op_type)):
+        rule = registry.get("", op_type, version)
+        if rule is not None:
+            registry.register("", op_type, since_version=version)(_followed_by(rule, correction))
+
+
+def _followed_by(rule: _Rule, correction: _Rule) -> _Rule:
+    def both(context: ShapeInferenceContext, node: ir.Node) -> None:
+        rule(context, node)
+        correction(context, node)
+
+    return both
+
+
+def _broadcast_again(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """A dimension where two different symbols meet is neither of them."""
+    out = node.outputs[0]
+    shapes = [_target(context, node, k, v) for k, v in enumerate(node.inputs)]
+    if out.shape is None or any(s is None for s in shapes):
+        return
+    dims: list[_Dim] = list(out.shape)
+    last = 2 if node.op_type == "MatMul" else 0  # the last two dimensions of a product do not broadcast
+    for offset in range(last + 1, len(dims) + 1):
+        meeting = [s[-offset] for s in shapes if s is not None and len(s) >= offset and s[-offset] != 1]
+        if len({str(d) for d in meeting}) > 1 and not any(isinstance(d, int) for d in meeting):
+            dims[-offset] = context.new_symbolic_dim()
+    out.shape = ir.Shape(dims)
+
+
+def _target(
+    context: ShapeInferenceContext, node: ir.Node, k: int, value: ir.Value | None
+) -> Sequence[_Dim] | None:
+    """The dimensions that an operand brings: its shape, or what the second operand of Expand holds."""
+    if value is None:
+        return ()
+    if node.op_type == "Expand" and k == 1:
+        constant = ir.convenience.get_const_tensor(value)
+        if constant is not None:
+            return [int(n) for n in constant.numpy().reshape(-1)]
+        known: Sequence[_Dim] | None = context.get_symbolic_value(value)
+        return known
+    return None if value.shape is None else tuple(value.shape)
+
+
+def _slice_again(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """The length of a slice of a dimension of unknown length is not known from its bounds."""
+    data, out = node.inputs[0], node.outputs[0]
+    if data is None or data.shape is None or out.shape is None:
+        return
+    out.shape = ir.Shape([
+        context.new_symbolic_dim() if isinstance(after, int) and not isinstance(before, int) else after
+        for before, after in zip(data.shape, out.shape, strict=True)
+    ])  # fmt: skip
+
+
+def _expand_again(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """An Expand to an unknown target: each dimension above 1 stays, every other may be anything."""
+    data, target = node.inputs
+    out = node.outputs[0]
+    if out.shape is not None or data is None or target is None or data.shape is None or target.shape is None:
+        return
+    length = target.shape[0] if len(target.shape) == 1 else None
+    if not isinstance(length, int):
+        return
+    rank = max(length, data.shape.rank())
+    padded: list[_Dim] = [1] * (rank - data.shape.rank()) + list(data.shape)
+    context.set_shape_and_dtype(
+        out,
+        ir.Shape([
+            dim if (isinstance(dim, int) and dim != 1) or rank - k > length else context.new_symbolic_dim()
+            for k, dim in enumerate(padded)
+        ]),
+        data.dtype,
+    )  # fmt: skip

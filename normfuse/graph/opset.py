@@ -1,0 +1,85 @@
+"""Raising the version of the default operator set that a model imports.
+
+The conversion itself is onnxscript's, with onnx's converter behind it. What they lose or get wrong is
+mended or refused here: node metadata is put back, and a conversion that did not reach the version, or that
+inserted nodes where that is not wanted, is not taken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import Counter
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+_CONVERTER_LOGS = ("onnxscript", "onnx_ir", "onnx")
+
+
+def raised(model: ir.Model, version: int, *, allow_insertions: bool) -> ir.Model | None:
+    """A copy of `model` at a higher opset, or None when it cannot be raised faithfully.
+
+    allow_insertions: whether the result may hold operators (other than constants) that the model did not.
+    """
+    from onnx.version_converter import ConvertError
+    from onnxscript import version_converter
+
+    copy = model.clone()
+    if copy.functions:
+        return None  # the converter would inline them, and the model would lose their names
+    try:
+        with _quiet():
+            version_converter.convert_version(copy, target_version=version, fallback=True)
+    except (ConvertError, ir.passes.PassError, RuntimeError, ValueError, TypeError) as error:
+        logging.getLogger(__name__).info("the opset stays at %s: %s", model.opset_imports.get(""), error)
+        return None
+    if copy.opset_imports.get("") != version:
+        return None
+    if not allow_insertions and _operators(copy) != _operators(model):
+        return None
+    if _interface(copy) != _interface(model):
+        return None
+    _restore_metadata(copy, model)
+    return copy
+
+
+def _operators(model: ir.Model) -> Counter[tuple[str, str]]:
+    """How often each operator occurs, constants aside: axes that become an input need one."""
+    nodes = (n for n in ir.traversal.RecursiveGraphIterator(model.graph) if n.op_type != "Constant")
+    return Counter((n.domain, n.op_type) for n in nodes)
+
+
+def _interface(model: ir.Model) -> list[str]:
+    return [f"{v.name}: {v.type}{v.shape}" for v in (*model.graph.inputs, *model.graph.outputs)]
+
+
+def _restore_metadata(copy: ir.Model, model: ir.Model) -> None:
+    """Give nodes back the names, doc strings and metadata that onnx's converter drops."""
+    known = {n.outputs[0].name: n for n in ir.traversal.RecursiveGraphIterator(model.graph) if n.outputs}
+    for node in ir.traversal.RecursiveGraphIterator(copy.graph):
+        old = known.get(node.outputs[0].name) if node.outputs else None
+        if old is not None and old.op_type == node.op_type:
+            node.name = old.name
+            node.doc_string = old.doc_string
+            node.metadata_props.update(old.metadata_props)
+    copy.metadata_props.update(model.metadata_props)
+    copy.graph.metadata_props.update(model.graph.metadata_props)
+    copy.graph.doc_string = model.graph.doc_string
+    copy.doc_string = model.doc_string
+    copy.producer_name, copy.producer_version = model.producer_name, model.producer_version
+    copy.domain, copy.model_version, copy.ir_version = model.domain, model.model_version, model.ir_version
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the converters from logging to the user's terminal."""
+    loggers = [logging.getLogger(name) for name in _CONVERTER_LOGS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

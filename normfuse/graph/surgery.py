@@ -1,0 +1,134 @@
+"""Changing a graph: new constants, a value replaced by another, and what nothing needs any more removed.
+
+Only what a rewrite has made useless is removed, never other dead code of the model: normfuse does not touch
+what it has not rewritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from normfuse.graph.facts import Facts
+
+
+def add_constant(facts: Facts, array: np.ndarray[Any, Any], wish: str) -> ir.Value:
+    """A new initializer of the main graph, visible from every scope, under a name of its own.
+
+    Up to IR version 3 every initializer has to be a graph input as well, and becomes one.
+    """
+    graph = facts.model.graph
+    tensor = ir.tensor(np.ascontiguousarray(array), name=facts.names.value(wish))
+    value = ir.Value(name=tensor.name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype),
+                     const_value=tensor)  # fmt: skip
+    graph.register_initializer(value)
+    if facts.model.ir_version is not None and facts.model.ir_version < 4:
+        graph.inputs.append(value)
+    facts.shapes.set(value, array.shape, tensor.dtype)
+    return value
+
+
+def replace(
+    facts: Facts, old: ir.Value, nodes: Sequence[ir.Node], new: ir.Value, *, keep: Iterable[ir.Node] = ()
+) -> int:
+    """Let `new`, which `nodes` compute, stand wherever `old` stood; remove what is then dead.
+
+    The new value takes over the name of the old, so the graph's interface and its users' names survive.
+    keep: nodes that must stay even when nothing uses them. Returns how many nodes were removed.
+    """
+    producer = old.producer()
+    if producer is None or producer.graph is None:
+        raise ValueError(f"{old.name!r} is not computed by a node of a graph")
+    producer.graph.insert_after(producer, nodes)
+    _take_over(facts, old, new)
+    return remove_dead(facts, [producer], keep)
+
+
+def reroute(facts: Facts, old: ir.Value, new: ir.Value) -> int:
+    """Let an existing value `new` stand wherever `old` stood; remove what is then dead.
+
+    Where `old` is an output of its graph, `new` takes over its name, so it must not be an output or an
+    input itself.
+    """
+    producer = old.producer()
+    if producer is None:
+        raise ValueError(f"{old.name!r} is not computed by a node of a graph")
+    if old.is_graph_output():
+        _take_over(facts, old, new)
+    else:
+        old.replace_all_uses_with(new)
+    return remove_dead(facts, [producer])
+
+
+def _take_over(facts: Facts, old: ir.Value, new: ir.Value) -> None:
+    facts.shapes.same_as(new, old)
+    new.type, new.shape = old.type, old.shape
+    new.metadata_props.update(old.metadata_props)
+    name, old.name = old.name, None
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
+    new.name = name
+
+
+def remove_dead(facts: Facts, nodes: Iterable[ir.Node], keep: Iterable[ir.Node] = ()) -> int:
+    """Remove the given nodes and their producers as far as nothing uses them; returns how many went."""
+    kept = set(keep)
+    queue, removed = list(nodes), 0
+    while queue:
+        node = queue.pop()
+        if node.graph is None or node in kept or any(_is_used(out) for out in node.outputs):
+            continue
+        operands = {v for v in node.inputs if v is not None}
+        operands |= {v for graph in _bodies(node) for v in _captured(graph)}
+        node.graph.remove(node, safe=True)
+        removed += 1
+        for value in operands:
+            producer = value.producer()
+            if producer is not None:
+                queue.append(producer)
+            else:
+                remove_unused_initializer(facts, value)
+    return removed
+
+
+def remove_unused_initializer(facts: Facts, value: ir.Value) -> None:
+    """Remove an initializer that nothing uses, unless callers may see it as an input."""
+    graph = value.graph
+    if graph is None or not value.is_initializer() or value.uses() or value.is_graph_output():
+        return
+    if facts.constants.is_overridable(value):
+        return
+    if value.is_graph_input():
+        graph.inputs.remove(value)
+    assert value.name is not None
+    del graph.initializers[value.name]
+
+
+def _is_used(value: ir.Value) -> bool:
+    return bool(value.uses()) or value.is_graph_output()
+
+
+def _bodies(node: ir.Node) -> list[ir.Graph]:
+    bodies: list[ir.Graph] = []
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            bodies.append(attribute.as_graph())
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            bodies.extend(attribute.as_graphs())
+    return bodies
+
+
+def _captured(graph: ir.Graph) -> set[ir.Value]:
+    """Values that a body reads from the scopes around it."""
+    found: set[ir.Value] = set()
+    own = {v for node in graph.all_nodes() for v in node.outputs} | set(graph.inputs)
+    for node in graph.all_nodes():
+        found |= {v for v in node.inputs if v is not None and v not in own}
+    return found
+
+
+def is_read_by_body(value: ir.Value, graph: ir.Graph | ir.Function | None) -> bool:
+    """Whether the body of an If, Loop or Scan captures a value of `graph`."""
+    return any(use.node.graph is not graph for use in value.uses())

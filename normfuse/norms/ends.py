@@ -1,0 +1,85 @@
+"""Where a site ends: which of the values that are normalizations of the base are worth a fused node.
+
+Every value of a walk that has the form is a possible end: x/std, that times gamma, that plus beta. An end
+is *covered* when everything that reads it leads to a further end, so it need not exist. What is not covered
+must: the last value of a chain, or an inner one that is used elsewhere as well; from there on the rest of
+the chain stays as it is. Two chains that part behind one statistic (GPT-NeoX has two LayerNorms on one
+tensor) are two ends.
+
+A value inside that is used outside keeps its producers; then the work must still shrink.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import onnx_ir as ir
+
+from normfuse.algebra.walk import Walk
+from normfuse.norms.families import spelled_nodes
+
+
+def choose(found: Walk, possible: Collection[ir.Value]) -> list[ir.Value]:
+    """The ends, among the possible ones, that must exist as values, in graph order."""
+    leads = _leading(found, possible)
+    chosen: list[ir.Value] = []
+    for value in found.traced:
+        if value not in possible or _is_covered(value, leads):
+            continue
+        if not chosen or _reads_base(found, value, frozenset(chosen)):
+            chosen.append(value)
+    return chosen
+
+
+def _leading(found: Walk, possible: Collection[ir.Value]) -> set[ir.Value]:
+    """Values that are ends, or that are only used on the way to one."""
+    leads: set[ir.Value] = set()
+    for value in reversed(found.traced):
+        if value in possible or _is_covered(value, leads):
+            leads.add(value)
+    return leads
+
+
+def _is_covered(value: ir.Value, leads: Collection[ir.Value]) -> bool:
+    consumers = value.consumers()
+    return bool(consumers) and not value.is_graph_output() and all(c.outputs[0] in leads for c in consumers)
+
+
+def _reads_base(found: Walk, end: ir.Value, chosen: frozenset[ir.Value]) -> bool:
+    """Whether `end` needs the base even when the chosen ends are given."""
+    nodes = spelled_nodes(found, end, chosen - {end})
+    return any(found.base in node.inputs for node in nodes)
+
+
+def escaping(found: Walk, ends: Collection[ir.Value], spelled: Iterable[ir.Node]) -> set[ir.Node]:
+    """Nodes of a site that must stay because something outside of it reads them."""
+    nodes = list(spelled)
+    dead: set[ir.Node] = set()
+    for node in reversed(nodes):
+        value = node.outputs[0]
+        others = any(out.uses() or out.is_graph_output() for out in node.outputs[1:])
+        if value in ends or (
+            not others and not value.is_graph_output() and all(c in dead for c in value.consumers())
+        ):
+            dead.add(node)
+    return set(nodes) - dead
+
+
+def is_worth_it(
+    found: Walk, ends: Collection[ir.Value], spelled: Collection[ir.Node], kept: Collection[ir.Node]
+) -> bool:
+    """Whether fused nodes do less work than the nodes that they make superfluous.
+
+    Work is counted in passes over the full tensor: a fused norm costs about as much as the reductions that
+    it saves, so the passes that go must outnumber those that stay.
+    """
+    gone = [n for n in spelled if n not in kept]
+    passes_gone = sum(_is_pass(found, n) for n in gone)
+    passes_kept = sum(_is_pass(found, n) for n in kept)
+    return len(gone) > len(ends) and passes_gone > passes_kept
+
+
+def _is_pass(found: Walk, node: ir.Node) -> bool:
+    full = {axis for axis in found.frame.base().layout if axis is not None}
+    operands = [v for v in (*node.inputs, node.outputs[0]) if v is not None and v in found.traced]
+    return any(full <= set(found.traced[v].layout) for v in operands)

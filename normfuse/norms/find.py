@@ -1,0 +1,206 @@
+"""Find every normalization of a graph, and say of every look-alike why it is none.
+
+For each reduction, from the earliest value that its statistic may be of: walk, judge every value of the
+walk, choose the ends. LayerNorm comes before RMSNorm by itself: the base of the mean lies before that of
+the variance, so an RMSNorm of a centred value is only taken where the whole is no LayerNorm.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+
+from normfuse.algebra.operators.layout import LAYOUT
+from normfuse.algebra.polynomial import Coefficient
+from normfuse.algebra.walk import Ending, Walk, node_order, walk
+from normfuse.graph.facts import Facts
+from normfuse.norms.candidates import FUSED_NORMS, bases
+from normfuse.norms.ends import choose, escaping, is_worth_it
+from normfuse.norms.families import Rejection, classify
+from normfuse.norms.forms import Form, NearMiss, recognise
+from normfuse.norms.norm import Norm
+from normfuse.norms.refusal import Refusal
+
+# Endings that tell why a chain which looked like a normalization is none, best first.
+_TELLING = ("keepdims=0", "exponent-not-constant", "exponent!=2", "overridable-initializer", "axes-differ",
+            "too-complex")  # fmt: skip
+# Reasons for which an affine stays outside of a fused core.
+_OUTSIDE = ("affine-expands-shape", "affine-not-normalized-axes", "overridable-initializer", "precision")
+# A scale that is computed at run time; behind a norm with a scale of its own, a residual looks the same.
+_MODULATION = "affine-not-constant"
+
+
+@dataclass
+class Findings:
+    """The normalizations of one graph, and the candidates that are left."""
+
+    norms: list[Norm] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A walk with what each of its values was judged to be."""
+
+    walk: Walk
+    norms: dict[ir.Value, Norm]
+    rejected: dict[ir.Value, Rejection | NearMiss]
+
+
+def find(facts: Facts, graph: ir.Graph) -> Findings:
+    """Normalizations of one graph; bodies of If, Loop and Scan are graphs of their own."""
+    search = _Search(facts, graph)
+    for reduction, values in bases(facts, graph):
+        search.consider(reduction, values)
+    found = search.findings
+    return Findings(found.norms, [r for r in found.refusals if r.node not in search.claimed])
+
+
+class _Search:
+    def __init__(self, facts: Facts, graph: ir.Graph) -> None:
+        self.facts = facts
+        self.order = node_order(graph)
+        self.findings = Findings()
+        self.walked: dict[ir.Value, _Judged | None] = {}
+        self.claimed: set[ir.Node] = set()
+        self.settled: set[ir.Node] = set()
+        self.explained: set[ir.Node] = set()
+
+    def consider(self, reduction: ir.Node, values: list[ir.Value]) -> None:
+        """Look for sites whose statistic is this reduction, unless a site has it already."""
+        judged: list[_Judged] = []
+        for value in values:
+            if reduction in self.claimed or reduction in self.settled:
+                return
+            if value not in self.walked:
+                self.walked[value] = self._judge(value)
+            found = self.walked[value]
+            if found is not None and self._accept(found, reduction):
+                return
+            if found is not None:
+                judged.append(found)
+        if reduction not in self.explained:
+            self._explain(reduction, judged)
+
+    def _judge(self, base: ir.Value) -> _Judged | None:
+        found = walk(self.facts, base, self.order)
+        if found is None:
+            return None
+        norms: dict[ir.Value, Norm] = {}
+        rejected: dict[ir.Value, Rejection | NearMiss] = {}
+        for value, traced in found.traced.items():
+            verdict = recognise(found.frame, traced.polynomial)
+            if isinstance(verdict, Form):
+                norm = classify(self.facts, found, value, verdict)
+                if isinstance(norm, Norm):
+                    norms[value] = norm
+                else:
+                    rejected[value] = norm
+            elif verdict is not None:
+                rejected[value] = verdict
+        return _Judged(found, norms, rejected)
+
+    def _accept(self, found: _Judged, reduction: ir.Node) -> bool:
+        """Take the sites of a walk; whether they settle what this reduction is for."""
+        ends = choose(found.walk, found.norms)
+        spelled = list(dict.fromkeys(n for end in ends for n in found.norms[end].spelled))
+        if reduction not in spelled or any(n in self.claimed for n in spelled):
+            return False
+        if not any(n.op_type not in FUSED_NORMS and n.op_type not in LAYOUT for n in spelled):
+            self.claimed.update(spelled)  # fused already, but for views
+            return True
+        kept = escaping(found.walk, ends, sorted(spelled, key=self.order.__getitem__))
+        if not is_worth_it(found.walk, ends, spelled, kept):
+            self._refuse_escape(found, ends, kept)
+            return True
+        self.claimed.update(spelled)
+        self.findings.norms.extend(
+            dataclasses.replace(found.norms[end], outside=self._outside(found, end)) for end in ends
+        )
+        return True
+
+    def _refuse_escape(self, found: _Judged, ends: list[ir.Value], kept: set[ir.Node]) -> None:
+        self.settled.update(n for end in ends for n in found.norms[end].spelled)
+        if not kept or all(n.op_type in FUSED_NORMS for n in kept):
+            return
+        names = ", ".join(repr(n.outputs[0].name) for n in kept)
+        node = ends[-1].producer()
+        assert node is not None
+        self.findings.refusals.append(
+            Refusal(found.norms[ends[-1]].kind, "extra-consumer", node, f"used elsewhere as well: {names}")
+        )
+
+    def _outside(self, found: _Judged, end: ir.Value) -> str | None:
+        """Why the affine behind a fused core stays outside of it, where one does."""
+        bare = _is_number(found.norms[end].scale, 1.0) and _is_number(found.norms[end].bias, 0.0)
+        for consumer in end.consumers():
+            verdict = found.rejected.get(consumer.outputs[0])
+            if verdict is not None and (
+                verdict.reason in _OUTSIDE or (bare and verdict.reason == _MODULATION)
+            ):
+                return verdict.reason
+            for ending in found.walk.endings:
+                if ending.node is consumer and ending.reason in _OUTSIDE:
+                    return ending.reason
+        return None
+
+    def _explain(self, reduction: ir.Node, judged: list[_Judged]) -> None:
+        """Keep one reason for a reduction that looked like that of a normalization."""
+        for found in judged:
+            told = _best_reason(found)
+            nodes = {p for v in found.walk.traced if (p := v.producer()) is not None}
+            nodes |= {e.node for e in found.walk.endings}
+            if told is None or nodes & self.explained or nodes & self.claimed:
+                continue
+            self.explained |= nodes | _downstream(found.walk.endings)
+            self.findings.refusals.append(told)
+            return
+
+
+def _best_reason(found: _Judged) -> Refusal | None:
+    """The most telling of what was found: a rejected normalization, a near miss, an ending."""
+    rejected = list(found.rejected.items())
+    for value, verdict in reversed(rejected):
+        node = value.producer()
+        if isinstance(verdict, Rejection) and node is not None:
+            return Refusal(verdict.kind, verdict.reason, node, verdict.detail)
+    for ending in sorted(found.walk.endings, key=_rank):
+        if ending.reason in _TELLING and _enters_a_statistic(ending):
+            kind = "LayerNorm" if ending.reason == "keepdims=0" else "RMSNorm"
+            return Refusal(kind, ending.reason, ending.node, ending.detail)
+    for value, verdict in reversed(rejected):
+        node = value.producer()
+        if node is not None and isinstance(verdict, NearMiss) and verdict.reason != "not-a-normalization":
+            return Refusal(verdict.kind, verdict.reason, node, verdict.detail)
+    return None
+
+
+def _is_number(coefficient: Coefficient, number: float) -> bool:
+    return not isinstance(coefficient, np.ndarray) and coefficient == number
+
+
+def _rank(ending: Ending) -> int:
+    return _TELLING.index(ending.reason) if ending.reason in _TELLING else len(_TELLING)
+
+
+def _enters_a_statistic(ending: Ending) -> bool:
+    """Whether what the walk could not follow goes on into a reduction, a root or a division."""
+    if ending.reason not in ("exponent-not-constant", "exponent!=2", "overridable-initializer"):
+        return True
+    ops = {c.op_type for out in ending.node.outputs for c in out.consumers()}
+    return any(op.startswith("Reduce") or op in ("Sqrt", "Reciprocal", "Pow", "Div") for op in ops)
+
+
+def _downstream(endings: list[Ending]) -> set[ir.Node]:
+    """What follows the nodes at which a walk ended: reductions there are of the same candidate."""
+    found: set[ir.Node] = set()
+    for ending in endings:
+        level = [ending.node]
+        for _ in range(4):
+            level = [c for n in level for out in n.outputs for c in out.consumers()]
+            found.update(level[:16])
+            level = level[:16]
+    return found

@@ -1,0 +1,221 @@
+"""Is a polynomial a normalization? One judgement for all spellings.
+
+    LayerNorm   s*x*R - s*M*R + b     M = Mean(x, A)   R = (a*Mean(x^2, A) - a*M^2 + e)^(-1/2)
+    RMSNorm     s*x*R + b                              R = (a*Mean(x^2, A) + e)^(-1/2)
+
+s and b are constants. The factor `a` (Bessel's N/(N-1), a sum for a mean) is a number above 0 and divides
+out exactly: epsilon = e/a, scale = s/sqrt(a). epsilon is a number, not negative.
+
+A form that differs in one point is a `NearMiss`, with the reason code for that point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+
+from normfuse.algebra.frame import Frame
+from normfuse.algebra.polynomial import (
+    ONE,
+    Algebra,
+    Coefficient,
+    Mean,
+    Monomial,
+    Opaque,
+    Polynomial,
+    Power,
+    agree,
+)
+from normfuse.norms.norm import Kind
+
+_MINUS_HALF = Fraction(-1, 2)
+_UNIT = Fraction(1)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A recognised normalization: kind, axes of the frame, epsilon, and scale and bias as coefficients."""
+
+    kind: Kind
+    axes: frozenset[int]
+    epsilon: float
+    scale: Coefficient
+    bias: Coefficient
+
+
+@dataclass(frozen=True)
+class NearMiss:
+    """A root of a mean that is no normalization: the reason code, and what was found."""
+
+    kind: Kind
+    reason: str
+    detail: str = ""
+
+
+@dataclass(frozen=True)
+class _Statistic:
+    """What stands under the root, divided by the factor of Mean(x^2)."""
+
+    kind: Kind
+    axes: frozenset[int]
+    epsilon: float
+    factor: float
+
+
+def recognise(frame: Frame, p: Polynomial) -> Form | NearMiss | None:
+    """The normalization that a polynomial is; a near miss; or None when it holds no root of a mean."""
+    algebra = frame.algebra
+    roots = [(m, n, e) for m in p for n, e in m if _is_root(algebra, n, e)]
+    if not roots:
+        return None
+    root, exponent = roots[0][1], roots[0][2]
+    if any((n, e) != (root, exponent) for _, n, e in roots):
+        return NearMiss("RMSNorm", "not-a-normalization", "several different roots")
+    statistic = _statistic(algebra, root)
+    if isinstance(statistic, NearMiss):
+        return statistic
+    if exponent != _MINUS_HALF:
+        return NearMiss(statistic.kind, "not-a-normalization", f"the statistic is to the power {exponent}")
+    return _numerator(algebra, p, root, statistic)
+
+
+def _is_root(algebra: Algebra, number: int, exponent: Fraction) -> bool:
+    """Whether a factor is the root of a mean, or of a sum that holds one, or a sum of such roots."""
+    atom = algebra.atoms[number]
+    if exponent.denominator != 1:
+        return isinstance(atom, Mean) or _holds_mean(algebra, number)
+    return isinstance(atom, Power) and any(_is_root(algebra, n, e) for m in atom.of for n, e in m)
+
+
+def _statistic(algebra: Algebra, root: int) -> _Statistic | NearMiss:
+    atom = algebra.atoms[root]
+    if isinstance(atom, Mean):  # epsilon 0: the root of a single mean is no sum
+        under: Polynomial = {((root, _UNIT),): 1.0}
+    else:
+        assert isinstance(atom, Power)
+        under = atom.of
+    base = algebra.base
+    rest = dict(under)
+    epsilon = rest.pop(ONE, 0.0)
+    squares = [(m, algebra.atoms[m[0][0]]) for m in rest if len(m) == 1 and m[0][1] == 1]
+    means = [(m, a) for m, a in squares if isinstance(a, Mean) and a.of == ((base, Fraction(2)),)]
+    if len(means) != 1:
+        return _not_a_mean_of_squares(algebra, under)
+    monomial, mean = means[0]
+    assert isinstance(mean, Mean)
+    factor = rest.pop(monomial)
+    kind: Kind = "RMSNorm"
+    centre = _mean_of_base(algebra, mean.axes)
+    if centre is not None and (square := ((centre, Fraction(2)),)) in rest:
+        if not agree(rest.pop(square), -factor):
+            return NearMiss("LayerNorm", "not-a-normalization", "the mean is not subtracted as it is")
+        kind = "LayerNorm"
+    return _finished(algebra, kind, mean.axes, factor, epsilon, rest)
+
+
+def _finished(algebra: Algebra, kind: Kind, axes: frozenset[int], factor: Coefficient, epsilon: Coefficient,
+              rest: Polynomial) -> _Statistic | NearMiss:  # fmt: skip
+    if rest:
+        return _foreign_term(algebra, kind, axes, rest)
+    if isinstance(factor, np.ndarray) or factor <= 0:
+        return NearMiss(kind, "not-a-normalization", "the statistic has a factor that varies, or is negative")
+    if isinstance(epsilon, np.ndarray):
+        return NearMiss(kind, "epsilon-not-uniform", "epsilon is not one number")
+    if epsilon < 0:
+        return NearMiss(kind, "epsilon-negative", f"epsilon is {epsilon:g}")
+    return _Statistic(kind, axes, epsilon / factor, factor)
+
+
+def _mean_of_base(algebra: Algebra, axes: frozenset[int]) -> int | None:
+    wanted = Mean(((algebra.base, _UNIT),), axes)
+    return next((k for k, atom in enumerate(algebra.atoms) if atom == wanted), None)
+
+
+def _foreign_term(algebra: Algebra, kind: Kind, axes: frozenset[int], rest: Polynomial) -> NearMiss:
+    for monomial in rest:
+        for number, _ in monomial:
+            atom = algebra.atoms[number]
+            if isinstance(atom, Opaque):
+                return NearMiss(kind, "epsilon-not-constant", "epsilon is computed at run time")
+            if isinstance(atom, Mean) and atom.axes != axes:
+                return NearMiss("LayerNorm", "axes-differ", _axes_words(atom.axes, axes))
+    return NearMiss(kind, "not-a-normalization", "other terms stand under the root")
+
+
+def _axes_words(mean: frozenset[int], variance: frozenset[int]) -> str:
+    return f"the mean is over axes {sorted(mean)}, the variance over {sorted(variance)}"
+
+
+def _not_a_mean_of_squares(algebra: Algebra, under: Polynomial) -> NearMiss:
+    for monomial in under:
+        for number, exponent in monomial:
+            atom = algebra.atoms[number]
+            if exponent == Fraction(1, 2) and (isinstance(atom, Mean) or _holds_mean(algebra, number)):
+                return NearMiss(_looks(algebra, number), "eps-outside-sqrt", "epsilon is added to the root")
+            if isinstance(atom, Opaque):
+                return NearMiss("RMSNorm", "divisor!=N", "the statistic is divided by a run-time value")
+    powers = sorted({e for number in algebra.atoms_in(under) for e in _base_exponents(algebra, number)})
+    if powers and (powers[-1] != 2 or any(e.denominator != 1 for e in powers)):
+        return NearMiss(
+            "LayerNorm", "exponent!=2", f"the statistic is of powers {', '.join(map(str, powers))}"
+        )
+    return NearMiss("RMSNorm", "not-a-normalization", "no mean of squares stands under the root")
+
+
+def _holds_mean(algebra: Algebra, number: int) -> bool:
+    atom = algebra.atoms[number]
+    return isinstance(atom, Power) and algebra.contains(atom.of, Mean)
+
+
+def _looks(algebra: Algebra, number: int) -> Kind:
+    return "LayerNorm" if isinstance(algebra.atoms[number], Power) else "RMSNorm"
+
+
+def _base_exponents(algebra: Algebra, number: int) -> list[Fraction]:
+    """The powers to which the base, or a centred base, is raised inside a mean."""
+    atom = algebra.atoms[number]
+    if not isinstance(atom, Mean):
+        return []
+    inner = [(n, e) for n, e in atom.of if n == algebra.base or isinstance(algebra.atoms[n], Power)]
+    return [e for _, e in inner]
+
+
+def _numerator(algebra: Algebra, p: Polynomial, root: int, statistic: _Statistic) -> Form | NearMiss:
+    tail = (root, _MINUS_HALF)
+    rest = dict(p)
+    bias = rest.pop(ONE, 0.0)
+    scale = rest.pop(_monomial((algebra.base, _UNIT), tail), None)
+    if scale is None:
+        return _no_numerator(algebra, rest, statistic)
+    centre = _mean_of_base(algebra, statistic.axes)
+    centred = None if centre is None else rest.pop(_monomial((centre, _UNIT), tail), None)
+    if rest:
+        return _leftover(algebra, rest, statistic.kind)
+    if statistic.kind == "LayerNorm" and (centred is None or not agree(centred, -scale)):
+        return NearMiss(
+            "LayerNorm", "numerator-not-centred", "the variance is centred and the numerator is not"
+        )
+    if statistic.kind == "RMSNorm" and centred is not None:
+        return NearMiss(
+            "RMSNorm", "numerator-not-centred", "the numerator is centred and the statistic is not"
+        )
+    return Form(statistic.kind, statistic.axes, statistic.epsilon, scale / np.sqrt(statistic.factor), bias)
+
+
+def _monomial(*factors: tuple[int, Fraction]) -> Monomial:
+    return tuple(sorted(factors))
+
+
+def _no_numerator(algebra: Algebra, rest: Polynomial, statistic: _Statistic) -> NearMiss:
+    if any(isinstance(algebra.atoms[n], Opaque) for m in rest for n, _ in m):
+        return NearMiss(statistic.kind, "statistics-of-another-tensor",
+                        "the statistics of one tensor scale another")  # fmt: skip
+    return NearMiss(statistic.kind, "not-a-normalization", "nothing is divided by the root")
+
+
+def _leftover(algebra: Algebra, rest: Polynomial, kind: Kind) -> NearMiss:
+    if any(isinstance(algebra.atoms[n], Opaque) for m in rest for n, _ in m):
+        return NearMiss(kind, "affine-not-constant", "scale or bias is computed at run time")
+    return NearMiss(kind, "not-a-normalization", "further terms are added")

@@ -1,0 +1,67 @@
+"""A normalization, as it stands between recognising it and saying it for a target.
+
+    LayerNorm     y = scale * (x - mean(x)) / sqrt(var(x) + epsilon) + bias
+    RMSNorm       y = scale * x / sqrt(mean(x^2) + epsilon) + bias
+    InstanceNorm  a LayerNorm over all axes behind the second, scale and bias along the second
+
+mean and var are over `axes`. A Norm knows no operator of ONNX; what is emitted for it is a target's affair.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import onnx_ir as ir
+
+from normfuse.algebra.polynomial import Array, Coefficient
+from normfuse.graph.shapes import Dim
+
+Kind = Literal["LayerNorm", "RMSNorm", "InstanceNorm"]
+
+
+@dataclass(frozen=True)
+class Norm:
+    """One site.
+
+    input, output: values of the graph; the output's name survives the rewrite.
+    shape: of x and y. axes: the normalized ones, ascending, counted from 0.
+    scale, bias: float64; a number, or an array of the rank of x with size 1 wherever it does not vary.
+    dtype: of x and y; a target rounds scale and bias once, to it.
+    spelled: the nodes that computed it, in graph order; those that nothing else needs are removed.
+    outside: reason code of an affine that stays outside of the fused core, if one does.
+    """
+
+    kind: Kind
+    input: ir.Value
+    output: ir.Value
+    shape: tuple[Dim, ...]
+    axes: tuple[int, ...]
+    epsilon: float
+    scale: Coefficient
+    bias: Coefficient
+    dtype: ir.DataType
+    spelled: tuple[ir.Node, ...]
+    outside: str | None = None
+
+    @property
+    def size(self) -> tuple[Dim, ...]:
+        """The dimensions of the normalized axes."""
+        return tuple(self.shape[k] for k in self.axes)
+
+    @property
+    def is_trailing(self) -> bool:
+        """Whether the normalized axes are the last ones."""
+        return self.axes == tuple(range(self.axes[0], len(self.shape)))
+
+    @property
+    def spelling(self) -> str:
+        """The operators that computed it, in graph order."""
+        return " ".join(node.op_type for node in self.spelled)
+
+    def parameter(self, coefficient: Coefficient, axes: tuple[int, ...], sizes: tuple[int, ...]) -> Array:
+        """Scale or bias along `axes` of x, expanded to `sizes`, in float64."""
+        if not isinstance(coefficient, np.ndarray):
+            return np.full(sizes, coefficient)
+        return np.broadcast_to(coefficient.reshape([coefficient.shape[k] for k in axes]), sizes)

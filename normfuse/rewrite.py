@@ -1,0 +1,194 @@
+"""Rewrite one model: find the normalizations, say them for the target, fold affines, guard residuals.
+
+    find -> lower -> (again, until nothing new is found) -> fold -> guard
+
+What is left out (`--skip`, a site that failed its parity check) is left out by the name of the value that
+the site computes, so a rewrite is undone by running this again on the source with one more name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from normfuse.folding import fold_all
+from normfuse.graph.facts import Facts
+from normfuse.graph.opset import raised
+from normfuse.graph.surgery import replace
+from normfuse.norms.find import find
+from normfuse.norms.norm import Norm
+from normfuse.norms.refusal import Refusal
+from normfuse.parity import Boundary
+from normfuse.report.record import Site
+from normfuse.targets.lowering import lower, needed_opset
+from normfuse.targets.residual import guard_residuals
+from normfuse.targets.target import Target
+
+# Above this a conversion for the sake of a standard opset alone takes longer than everything else.
+MAX_NODES_TO_RAISE = 30_000
+MAX_ROUNDS = 4
+
+Leave = Callable[[str, str, str], str | None]
+"""(kind, anchor, output name) -> the reason code for which a site is left out, or None."""
+
+
+@dataclass
+class Rewritten:
+    """The rewritten model, one record for each candidate, and what parity needs to run each rewrite alone."""
+
+    model: ir.Model
+    sites: list[Site] = field(default_factory=list)
+    boundaries: list[Boundary] = field(default_factory=list)
+
+
+def rewrite(model: ir.Model, target: Target, leave: Leave) -> Rewritten:
+    """Rewrite `model` for `target`; the model may be changed, and the one in the result is what counts."""
+    facts = Facts(model)
+    norms = _wanted(facts, leave)
+    higher = _raise(model, norms, target)
+    if higher is not None:
+        facts = Facts(higher)
+    done = Rewritten(facts.model)
+    _fuse(facts, target, leave, done)
+    _fold(facts, leave, done)
+    if target.guards_residuals:
+        _guard(facts, leave, done)
+    return done
+
+
+def _graphs(model: ir.Model) -> list[ir.Graph]:
+    return [model.graph, *model.graph.subgraphs()]
+
+
+def _wanted(facts: Facts, leave: Leave) -> list[Norm]:
+    found = (norm for graph in _graphs(facts.model) for norm in find(facts, graph).norms)
+    return [n for n in found if leave(n.kind, _anchor(n.output), n.output.name or "") is None]
+
+
+def _raise(model: ir.Model, norms: list[Norm], target: Target) -> ir.Model | None:
+    """A copy at the opset that the norms need, where the target wants one and it can be had."""
+    current = int(model.opset_imports.get("", 1))
+    needs = sorted({needed_opset(n) for n in norms if target.standard or n.kind == "LayerNorm"}, reverse=True)
+    if not target.standard and sum(g.num_nodes() for g in _graphs(model)) > MAX_NODES_TO_RAISE:
+        return None
+    for version in needs:
+        if version > current:
+            higher = raised(model, version, allow_insertions=target.standard)
+            if higher is not None:
+                return higher
+    return None
+
+
+def _anchor(value: ir.Value) -> str:
+    """The name under which a user knows the node that computes a value."""
+    producer = value.producer()
+    return (producer.name if producer is not None else None) or value.name or ""
+
+
+def _fuse(facts: Facts, target: Target, leave: Leave, done: Rewritten) -> None:
+    """Lower every normalization; once more while that has made a new one visible."""
+    left: dict[str, Site] = {}
+    for _ in range(MAX_ROUNDS):
+        fused = 0
+        left.clear()
+        for graph in _graphs(facts.model):
+            found = find(facts, graph)
+            left.update((site.anchor, site) for site in map(_left, found.refusals))
+            fused += _lower_all(facts, found.norms, target, leave, done, left)
+        if not fused:
+            break
+    done.sites.extend(left.values())
+
+
+def _lower_all(facts: Facts, norms: list[Norm], target: Target, leave: Leave, done: Rewritten,
+               left: dict[str, Site]) -> int:  # fmt: skip
+    now: dict[ir.Value, ir.Value] = {}  # what stands for a value that an earlier site has replaced
+    fused = 0
+    for norm in norms:
+        anchor, name = _anchor(norm.output), norm.output.name or ""
+        reason = leave(norm.kind, anchor, name)
+        x = now.get(norm.input, norm.input)
+        lowered = None if reason is not None else lower(facts, norm, x, target)
+        if reason is not None:
+            left[anchor] = _site(
+                norm, anchor, "rolled-back" if reason == "rolled-back" else "left", reason=reason
+            )
+        elif isinstance(lowered, Refusal):
+            left[anchor] = _left(lowered)
+        else:
+            assert lowered is not None
+            spelling = norm.spelling
+            removed = replace(facts, norm.output, lowered.nodes, lowered.output)
+            now[norm.output] = lowered.output
+            done.sites.append(
+                _site(
+                    norm,
+                    anchor,
+                    "fused",
+                    operator=lowered.operator,
+                    name=name,
+                    spelling=spelling,
+                    removed=removed,
+                )
+            )
+            done.boundaries.append(Boundary(norm.kind, (x.name or "",), name, anchor))
+            fused += 1
+    return fused
+
+
+def _site(norm: Norm, anchor: str, status: str, *, operator: str | None = None, reason: str | None = None,
+          name: str | None = None, spelling: str | None = None, removed: int = 0) -> Site:  # fmt: skip
+    rank = len(norm.shape)
+    return Site(
+        kind=norm.kind,
+        status=status,  # type: ignore[arg-type]
+        anchor=anchor,
+        output=name if name is not None else norm.output.name or "",
+        input=norm.input.name or "",
+        spelling=spelling if spelling is not None else norm.spelling,
+        operator=operator,
+        reason=reason,
+        axes=tuple(k - rank for k in norm.axes),
+        epsilon=norm.epsilon,
+        nodes_replaced=removed,
+        outside=norm.outside,
+    )
+
+
+def _left(refusal: Refusal) -> Site:
+    node = refusal.node
+    output = node.outputs[0].name or "" if node.outputs else ""
+    return Site(kind=refusal.kind, status="left", anchor=node.name or output, output=output,
+                spelling=node.op_type, reason=refusal.reason, detail=refusal.detail)  # fmt: skip
+
+
+def _fold(facts: Facts, leave: Leave, done: Rewritten) -> None:
+    def excluded(kind: str, anchor: ir.Node, output: str) -> bool:
+        return leave(kind, anchor.name or output, output) is not None
+
+    folds, refusals = fold_all(facts, excluded)
+    for fold in folds:
+        done.sites.append(
+            Site(kind=fold.kind, status="folded", anchor=fold.anchor, output=fold.output, input=fold.input,
+                 spelling=fold.spelling, operator=fold.operator, nodes_replaced=fold.nodes_replaced,
+                 detail=fold.detail)
+        )  # fmt: skip
+        done.boundaries.append(Boundary(fold.kind, (fold.input,), fold.output, fold.anchor))
+    for refusal in refusals:
+        site = _left(refusal)
+        reason = leave(refusal.kind, site.anchor, site.output)
+        if reason == "rolled-back":
+            site = Site(**{**vars(site), "status": "rolled-back", "reason": reason})
+        done.sites.append(site)
+
+
+def _guard(facts: Facts, leave: Leave, done: Rewritten) -> None:
+    for graph in _graphs(facts.model):
+        for guarded in guard_residuals(facts, graph, leave):
+            done.sites.append(
+                Site(kind="Residual", status="guarded", anchor=guarded.anchor, output=guarded.output,
+                     input=guarded.input, spelling="Add", operator="Sum", nodes_replaced=1,
+                     detail=f"read by {guarded.norm}")
+            )  # fmt: skip
