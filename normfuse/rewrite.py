@@ -8,7 +8,6 @@ the site computes, so a rewrite is undone by running this again on the source wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -20,6 +19,7 @@ from normfuse.graph.surgery import replace
 from normfuse.norms.find import find
 from normfuse.norms.norm import Norm
 from normfuse.norms.refusal import Refusal
+from normfuse.options import Leave
 from normfuse.parity import Boundary
 from normfuse.report.record import Site
 from normfuse.targets.lowering import lower, needed_opset
@@ -29,9 +29,6 @@ from normfuse.targets.target import Target
 # Above this a conversion for the sake of a standard opset alone takes longer than everything else.
 MAX_NODES_TO_RAISE = 30_000
 MAX_ROUNDS = 4
-
-Leave = Callable[[str, str, str], str | None]
-"""(kind, anchor, output name) -> the reason code for which a site is left out, or None."""
 
 
 @dataclass
@@ -133,7 +130,7 @@ def _lower_all(facts: Facts, norms: list[Norm], target: Target, leave: Leave, do
                     removed=removed,
                 )
             )
-            done.boundaries.append(Boundary(norm.kind, (x.name or "",), name, anchor))
+            done.boundaries.append(Boundary(norm.kind, x.name or "", name, anchor))
             fused += 1
     return fused
 
@@ -175,7 +172,7 @@ def _fold(facts: Facts, leave: Leave, done: Rewritten) -> None:
                  spelling=fold.spelling, operator=fold.operator, nodes_replaced=fold.nodes_replaced,
                  detail=fold.detail)
         )  # fmt: skip
-        done.boundaries.append(Boundary(fold.kind, (fold.input,), fold.output, fold.anchor))
+        done.boundaries.append(Boundary(fold.kind, fold.input, fold.output, fold.anchor))
     for refusal in refusals:
         site = _left(refusal)
         reason = leave(refusal.kind, site.anchor, site.output)

@@ -1,0 +1,257 @@
+"""The pipeline: read, rewrite, stage, verify, commit.
+
+    model file -> model_io -> rewrite -> model_io (temporary file) -> parity -> rename into place
+                                 ^                                       |
+                                 +-- guilty sites are left out, again ---+
+
+Nothing is written before parity holds. A site that fails its check is taken back by rewriting the source
+again without it, so there is no undo in the graph.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+from normfuse import model_io
+from normfuse.errors import CannotVerifyError, ParityError
+from normfuse.model_io.serialize import to_proto
+from normfuse.options import Options, check_skip, leaver
+from normfuse.parity import Boundary, Parity, Settings
+from normfuse.parity.verdict import ModelVerdict, SiteVerdict
+from normfuse.report.record import Report, Site
+from normfuse.rewrite import Rewritten, rewrite
+from normfuse.targets import Target, for_providers, resolve
+
+Model = str | os.PathLike[str] | onnx.ModelProto | ir.Model
+Progress = Callable[[str], None]
+MAX_ROLLBACKS = 8
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `optimize` returns: the model, of the kind that was given, and the report.
+
+    model: a Path for a path (the file that was written; None after a dry run), a ModelProto for a ModelProto,
+        an onnx_ir.Model for an onnx_ir.Model.
+    """
+
+    model: Path | onnx.ModelProto | ir.Model | None
+    report: Report
+
+
+def optimize(
+    model: Model, out: str | os.PathLike[str] | None = None, options: Options | None = None,
+    progress: Progress | None = None,
+) -> Result:  # fmt: skip
+    """Fuse every normalization, fold every affine, verify, and write.
+
+    model: a path, a ModelProto, or an onnx_ir.Model; it is never changed.
+    out: where to write; by default `model.fused.onnx` beside a model that was given as a path, and nowhere
+        for one in memory.
+    progress: called with the name of each stage when it begins.
+
+    Raises InputError for what is no valid model, UsageError for options that make no sense, CannotVerifyError
+    where the result could not be run, ParityError where it does not compute the same; nothing is written then.
+    """
+    options = options or Options()
+    run = _Run(options, progress or (lambda stage: None))
+    source = run.read(model)
+    destination = Path(out) if out is not None else _beside(source.path)
+    check_skip(options.skip, source.model, source.name)
+    done, staged, verdicts = run.until_it_holds(source, None if options.dry_run else destination)
+    with staged:
+        report = run.report(source, done, verdicts)
+        written = None if options.dry_run or destination is None else staged.commit()
+        report = dataclasses.replace(report, written=str(written) if written is not None else None)
+        return Result(_as_given(model, done, source, written), report)
+
+
+def inspect(model: Model, options: Options | None = None) -> Report:
+    """What `optimize` would do and what it would leave, and why; nothing is run or written."""
+    options = options or Options()
+    run = _Run(options, lambda stage: None)
+    source = run.read(model)
+    check_skip(options.skip, source.model, source.name)
+    return run.report(source, rewrite(source.model, run.target, leaver(options.skip, ())), [])
+
+
+def verify(first: Model, second: Model, options: Options | None = None) -> list[ModelVerdict]:
+    """Whether two models compute the same: one verdict for each execution provider that is asked for."""
+    from normfuse import parity
+
+    options = options or Options()
+    run = _Run(options, lambda stage: None)
+    with ExitStack() as stack:
+        a, b = (stack.enter_context(model_io.original(run.read(m))) for m in (first, second))
+        return [parity.verify(a, b, run.settings(provider)) for provider in options.providers]
+
+
+class _Run:
+    """One run of the pipeline: its options, target, and how long each stage took."""
+
+    def __init__(self, options: Options, progress: Progress) -> None:
+        self.options = options
+        self.target: Target = resolve(options.target) if options.target else for_providers(options.providers)
+        self.progress = progress
+        self.seconds: dict[str, float] = {}
+
+    def settings(self, provider: str) -> Settings:
+        return Settings(provider=provider, dims=self.options.dims, seed=self.options.seed)
+
+    def read(self, model: Model) -> model_io.Source:
+        self.progress("reading")
+        with self._timed("read"):
+            if isinstance(model, onnx.ModelProto):
+                return model_io.from_proto(model)
+            return model_io.from_ir(model) if isinstance(model, ir.Model) else model_io.read(Path(model))
+
+    def until_it_holds(
+        self, source: model_io.Source, out: Path | None
+    ) -> tuple[Rewritten, model_io.Staged, list[Parity]]:
+        """Rewrite and verify; leave out what failed and do it again, until what is left holds."""
+        taken_back: set[str] = set()
+        fresh = source
+        for _ in range(MAX_ROLLBACKS):
+            self.progress("rewriting")
+            with self._timed("rewrite"):
+                done = rewrite(fresh.model, self.target, leaver(self.options.skip, taken_back))
+            with self._timed("write"):
+                staged = _stage(done, source, out)
+            with ExitStack() as undo:
+                undo.callback(staged.discard)
+                verdicts = self._verdicts(source, staged, done.boundaries) if _changed(done) else []
+                guilty = {name for v in verdicts for name in v.guilty} - taken_back
+                if not guilty:
+                    _require(verdicts)
+                    undo.pop_all()
+                    return done, staged, verdicts
+            taken_back |= guilty
+            fresh = source.again()
+        raise ParityError(f"{source.name}: after {MAX_ROLLBACKS} rounds of taking rewrites back it still differs")
+
+    def _verdicts(
+        self, source: model_io.Source, staged: model_io.Staged, boundaries: Sequence[Boundary]
+    ) -> list[Parity]:
+        if not self.options.verify:
+            return []
+        from normfuse import parity
+
+        self.progress("verifying")
+        with self._timed("verify"), model_io.original(source) as original:
+            return [
+                parity.check(original, staged.path, boundaries, self.settings(p)) for p in self.options.providers
+            ]
+
+    def report(self, source: model_io.Source, done: Rewritten, verdicts: Sequence[Parity]) -> Report:
+        before = source.again().model
+        return Report(
+            model=source.name,
+            target=self.target.name,
+            providers=self.options.providers,
+            sites=tuple(_with_parity(site, verdicts) for site in done.sites),
+            nodes_before=_node_count(before),
+            nodes_after=_node_count(done.model),
+            opset_before=int(before.opset_imports.get("", 1)),
+            opset_after=int(done.model.opset_imports.get("", 1)),
+            standard_onnx=_is_standard(done.model),
+            parity=verdicts[0].model if verdicts else None,
+            warnings=_warnings(source, done),
+            seconds={name: round(value, 3) for name, value in self.seconds.items()},
+        )
+
+    def _timed(self, name: str) -> _Timer:
+        return _Timer(self.seconds, name)
+
+
+class _Timer:
+    def __init__(self, seconds: dict[str, float], name: str) -> None:
+        self.seconds, self.name = seconds, name
+
+    def __enter__(self) -> None:
+        self.started = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds[self.name] = self.seconds.get(self.name, 0.0) + time.perf_counter() - self.started
+
+
+def _beside(path: Path | None) -> Path | None:
+    return None if path is None else path.with_name(f"{path.stem}.fused.onnx")
+
+
+def _changed(done: Rewritten) -> bool:
+    return any(site.status in ("fused", "folded", "guarded") for site in done.sites)
+
+
+def _stage(done: Rewritten, source: model_io.Source, out: Path | None) -> model_io.Staged:
+    if not _changed(done):
+        return model_io.copy_unchanged(source, out)
+    return model_io.stage(done.model, source, out)
+
+
+def _require(verdicts: Sequence[Parity]) -> None:
+    """Refuse a result that was not shown to compute the same."""
+    for verdict in (v.model for v in verdicts):
+        if verdict.result == "failed":
+            raise ParityError(f"the result differs on {verdict.provider}: {verdict.detail}")
+        if verdict.result in ("inconclusive", "not-run"):
+            raise CannotVerifyError(f"not verified on {verdict.provider}: {verdict.detail}")
+
+
+def _with_parity(site: Site, verdicts: Sequence[Parity]) -> Site:
+    found = [v.sites[site.output] for v in verdicts if site.output in v.sites]
+    if not found or site.status not in ("fused", "folded", "guarded"):
+        return site
+    worst = max(found, key=_severity)
+    return dataclasses.replace(site, parity=worst)
+
+
+def _severity(verdict: SiteVerdict) -> int:
+    return ("equal", "improved", "inconclusive", "failed").index(verdict.result)
+
+
+def _as_given(
+    model: Model, done: Rewritten, source: model_io.Source, written: Path | None
+) -> Path | onnx.ModelProto | ir.Model | None:
+    if isinstance(model, onnx.ModelProto):
+        return to_proto(done.model, source)
+    return done.model if isinstance(model, ir.Model) else written
+
+
+def _node_count(model: ir.Model) -> int:
+    return sum(1 for _ in ir.traversal.RecursiveGraphIterator(model.graph))
+
+
+def _is_standard(model: ir.Model) -> bool:
+    """Whether every operator of the default domain exists in ONNX at the model's opset, and no other is used."""
+    opset = int(model.opset_imports.get("", 1))
+    operators = {(n.domain, n.op_type) for n in ir.traversal.RecursiveGraphIterator(model.graph)}
+    local = {(f.domain, f.name) for f in model.functions.values()}
+    return all(
+        key in local or (key[0] in ("", "ai.onnx", "ai.onnx.ml") and _exists(key[1], key[0], opset))
+        for key in operators
+    )
+
+
+def _exists(op_type: str, domain: str, opset: int) -> bool:
+    if domain == "ai.onnx.ml":
+        return onnx.defs.has(op_type, domain)
+    return onnx.defs.has(op_type, opset, "")
+
+
+def _warnings(source: model_io.Source, done: Rewritten) -> tuple[str, ...]:
+    training = [s.anchor for s in done.sites if s.reason == "training-mode"]
+    warnings = list(source.warnings)
+    if training:
+        warnings.insert(0, f"{len(training)} BatchNormalization in training mode ({training[0]}"
+                           f"{', …' if len(training) > 1 else ''}): the model was probably exported without "
+                           "eval(); export it again")  # fmt: skip
+    return tuple(warnings)

@@ -1,0 +1,68 @@
+"""What a caller may ask for, and what a skip list means."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+import onnx_ir as ir
+
+from normfuse.errors import UsageError
+
+Leave = Callable[[str, str, str], str | None]
+"""(kind, anchor, output name) -> the reason code for which a site is left out, or None."""
+
+KINDS = ("LayerNorm", "RMSNorm", "InstanceNorm", "BatchNorm", "Affine", "Residual")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to rewrite and verify one model.
+
+    target: "onnx", "ort", "ort-cpu" or "ort-cuda"; None follows the providers.
+    providers: execution providers to verify on, such as "cpu" and "cuda".
+    dims: values of symbolic dimensions for the verification ({"S": 7}).
+    verify: False writes without running anything.
+    skip: kinds (`KINDS`) or names of nodes that are left as they are.
+    seed: of the inputs that are made for the verification.
+    dry_run: do everything, write nothing.
+    """
+
+    target: str | None = None
+    providers: tuple[str, ...] = ("cpu",)
+    dims: Mapping[str, int] = field(default_factory=dict)
+    verify: bool = True
+    skip: tuple[str, ...] = ()
+    seed: int = 0
+    dry_run: bool = False
+
+
+def check_skip(skip: Iterable[str], model: ir.Model, where: str) -> None:
+    """Refuse a skip list that names neither a kind nor a node or value of the model.
+
+    Raises UsageError with the closest matches.
+    """
+    wanted = [name for name in skip if name not in KINDS]
+    if not wanted:
+        return
+    known = set(KINDS)
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        known.update(n for n in (node.name, *(v.name for v in node.outputs)) if n)
+    for name in wanted:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
+            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+            raise UsageError(f"--skip {name!r}: {where} has no such node, and there is no such kind{hint}")
+
+
+def leaver(skip: Iterable[str], taken_back: Iterable[str]) -> Leave:
+    """What is to be left out: what the user skips, and outputs of sites that failed their check."""
+    skipped, failed = frozenset(skip), frozenset(taken_back)
+
+    def leave(kind: str, anchor: str, output: str) -> str | None:
+        if output in failed:
+            return "rolled-back"
+        return "skipped" if skipped & {kind, anchor, output} else None
+
+    return leave
