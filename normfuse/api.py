@@ -67,9 +67,10 @@ def optimize(
     source = run.read(model)
     destination = Path(out) if out is not None else _beside(source.path)
     check_skip(options.skip, source.model, source.name)
-    done, staged, verdicts = run.until_it_holds(source, None if options.dry_run else destination)
+    before = _Counts.of(source)
+    done, staged, verdicts = run.until_it_holds(source, before, None if options.dry_run else destination)
     with staged:
-        report = run.report(source, done, verdicts)
+        report = run.report(before, done, verdicts, staged)
         written = None if options.dry_run or destination is None else staged.commit()
         report = dataclasses.replace(report, written=str(written) if written is not None else None)
         return Result(_as_given(model, done, source, written), report)
@@ -81,7 +82,8 @@ def inspect(model: Model, options: Options | None = None) -> Report:
     run = _Run(options, lambda stage: None)
     source = run.read(model)
     check_skip(options.skip, source.model, source.name)
-    return run.report(source, rewrite(source.model, run.target, leaver(options.skip, ())), [])
+    before = _Counts.of(source)
+    return run.report(before, rewrite(source.model, run.target, leaver(options.skip, ())), [], None)
 
 
 def verify(first: Model, second: Model, options: Options | None = None) -> list[ModelVerdict]:
@@ -93,6 +95,23 @@ def verify(first: Model, second: Model, options: Options | None = None) -> list[
     with ExitStack() as stack:
         a, b = (stack.enter_context(model_io.original(run.read(m))) for m in (first, second))
         return [parity.verify(a, b, run.settings(provider)) for provider in options.providers]
+
+
+@dataclass(frozen=True)
+class _Counts:
+    """What the report says of the source; taken before the graph is changed."""
+
+    name: str
+    nodes: int
+    opset: int
+    size: int
+    warnings: tuple[str, ...]
+
+    @staticmethod
+    def of(source: model_io.Source) -> _Counts:
+        model = source.model
+        opset = int(model.opset_imports.get("", 1))
+        return _Counts(source.name, _node_count(model), opset, source.size, source.warnings)
 
 
 class _Run:
@@ -115,7 +134,7 @@ class _Run:
             return model_io.from_ir(model) if isinstance(model, ir.Model) else model_io.read(Path(model))
 
     def until_it_holds(
-        self, source: model_io.Source, out: Path | None
+        self, source: model_io.Source, before: _Counts, out: Path | None
     ) -> tuple[Rewritten, model_io.Staged, list[Parity]]:
         """Rewrite and verify; leave out what failed and do it again, until what is left holds."""
         taken_back: set[str] = set()
@@ -131,12 +150,14 @@ class _Run:
                 verdicts = self._verdicts(source, staged, done.boundaries) if _changed(done) else []
                 guilty = {name for v in verdicts for name in v.guilty} - taken_back
                 if not guilty:
-                    _require(verdicts)
+                    _require(verdicts, self.report(before, done, verdicts, None))
                     undo.pop_all()
                     return done, staged, verdicts
             taken_back |= guilty
             fresh = source.again()
-        raise ParityError(f"{source.name}: after {MAX_ROLLBACKS} rounds of taking rewrites back it still differs")
+        raise ParityError(
+            f"{source.name}: after {MAX_ROLLBACKS} rounds of taking rewrites back it still differs"
+        )
 
     def _verdicts(
         self, source: model_io.Source, staged: model_io.Staged, boundaries: Sequence[Boundary]
@@ -148,23 +169,28 @@ class _Run:
         self.progress("verifying")
         with self._timed("verify"), model_io.original(source) as original:
             return [
-                parity.check(original, staged.path, boundaries, self.settings(p)) for p in self.options.providers
+                parity.check(original, staged.path, boundaries, self.settings(p))
+                for p in self.options.providers
             ]
 
-    def report(self, source: model_io.Source, done: Rewritten, verdicts: Sequence[Parity]) -> Report:
-        before = source.again().model
+    def report(
+        self, before: _Counts, done: Rewritten, verdicts: Sequence[Parity], staged: model_io.Staged | None
+    ) -> Report:
         return Report(
-            model=source.name,
+            model=before.name,
             target=self.target.name,
             providers=self.options.providers,
             sites=tuple(_with_parity(site, verdicts) for site in done.sites),
-            nodes_before=_node_count(before),
+            nodes_before=before.nodes,
             nodes_after=_node_count(done.model),
-            opset_before=int(before.opset_imports.get("", 1)),
+            opset_before=before.opset,
             opset_after=int(done.model.opset_imports.get("", 1)),
             standard_onnx=_is_standard(done.model),
             parity=verdicts[0].model if verdicts else None,
-            warnings=_warnings(source, done),
+            warnings=_warnings(before.warnings, done),
+            bytes_before=before.size,
+            bytes_after=staged.size if staged is not None else 0,
+            depends_on=tuple(map(str, staged.depends_on)) if staged is not None else (),
             seconds={name: round(value, 3) for name, value in self.seconds.items()},
         )
 
@@ -197,11 +223,11 @@ def _stage(done: Rewritten, source: model_io.Source, out: Path | None) -> model_
     return model_io.stage(done.model, source, out)
 
 
-def _require(verdicts: Sequence[Parity]) -> None:
+def _require(verdicts: Sequence[Parity], report: Report) -> None:
     """Refuse a result that was not shown to compute the same."""
     for verdict in (v.model for v in verdicts):
         if verdict.result == "failed":
-            raise ParityError(f"the result differs on {verdict.provider}: {verdict.detail}")
+            raise ParityError(f"the result differs on {verdict.provider}: {verdict.detail}", report=report)
         if verdict.result in ("inconclusive", "not-run"):
             raise CannotVerifyError(f"not verified on {verdict.provider}: {verdict.detail}")
 
@@ -247,9 +273,9 @@ def _exists(op_type: str, domain: str, opset: int) -> bool:
     return onnx.defs.has(op_type, opset, "")
 
 
-def _warnings(source: model_io.Source, done: Rewritten) -> tuple[str, ...]:
+def _warnings(of_source: Sequence[str], done: Rewritten) -> tuple[str, ...]:
     training = [s.anchor for s in done.sites if s.reason == "training-mode"]
-    warnings = list(source.warnings)
+    warnings = list(of_source)
     if training:
         warnings.insert(0, f"{len(training)} BatchNormalization in training mode ({training[0]}"
                            f"{', …' if len(training) > 1 else ''}): the model was probably exported without "

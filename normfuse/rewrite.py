@@ -22,9 +22,9 @@ from normfuse.norms.refusal import Refusal
 from normfuse.options import Leave
 from normfuse.parity import Boundary
 from normfuse.report.record import Site
-from normfuse.targets.lowering import lower, needed_opset
+from normfuse.targets.lowering import lower, needed_opset, wants_opset
 from normfuse.targets.residual import guard_residuals
-from normfuse.targets.target import Target
+from normfuse.targets.target import Lowered, Target
 
 # Above this a conversion for the sake of a standard opset alone takes longer than everything else.
 MAX_NODES_TO_RAISE = 30_000
@@ -43,7 +43,7 @@ class Rewritten:
 def rewrite(model: ir.Model, target: Target, leave: Leave) -> Rewritten:
     """Rewrite `model` for `target`; the model may be changed, and the one in the result is what counts."""
     facts = Facts(model)
-    norms = _wanted(facts, leave)
+    norms = [n for n in _wanted(facts, leave) if not _is_standard(n, target)]
     higher = _raise(model, norms, target)
     if higher is not None:
         facts = Facts(higher)
@@ -67,7 +67,7 @@ def _wanted(facts: Facts, leave: Leave) -> list[Norm]:
 def _raise(model: ir.Model, norms: list[Norm], target: Target) -> ir.Model | None:
     """A copy at the opset that the norms need, where the target wants one and it can be had."""
     current = int(model.opset_imports.get("", 1))
-    needs = sorted({needed_opset(n) for n in norms if target.standard or n.kind == "LayerNorm"}, reverse=True)
+    needs = sorted({needed_opset(n) for n in norms if wants_opset(n, target)}, reverse=True)
     if not target.standard and sum(g.num_nodes() for g in _graphs(model)) > MAX_NODES_TO_RAISE:
         return None
     for version in needs:
@@ -105,6 +105,8 @@ def _lower_all(facts: Facts, norms: list[Norm], target: Target, leave: Leave, do
     fused = 0
     for norm in norms:
         anchor, name = _anchor(norm.output), norm.output.name or ""
+        if _is_standard(norm, target):
+            continue
         reason = leave(norm.kind, anchor, name)
         x = now.get(norm.input, norm.input)
         lowered = None if reason is not None else lower(facts, norm, x, target)
@@ -114,8 +116,7 @@ def _lower_all(facts: Facts, norms: list[Norm], target: Target, leave: Leave, do
             )
         elif isinstance(lowered, Refusal):
             left[anchor] = _left(lowered)
-        else:
-            assert lowered is not None
+        elif lowered is not None and not _says_the_same(norm, lowered):
             spelling = norm.spelling
             removed = replace(facts, norm.output, lowered.nodes, lowered.output)
             now[norm.output] = lowered.output
@@ -133,6 +134,16 @@ def _lower_all(facts: Facts, norms: list[Norm], target: Target, leave: Leave, do
             done.boundaries.append(Boundary(norm.kind, x.name or "", name, anchor))
             fused += 1
     return fused
+
+
+def _is_standard(norm: Norm, target: Target) -> bool:
+    """Whether a site is a fused operator of the ONNX specification, which is what a target asks for."""
+    return target.standard and len(norm.spelled) == 1
+
+
+def _says_the_same(norm: Norm, lowered: Lowered) -> bool:
+    """Whether a site is already written as the target would write it."""
+    return [n.op_type for n in lowered.nodes if n.op_type != "Shape"] == [n.op_type for n in norm.spelled]
 
 
 def _site(norm: Norm, anchor: str, status: str, *, operator: str | None = None, reason: str | None = None,

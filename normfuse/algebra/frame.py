@@ -76,7 +76,11 @@ class Frame:
         for p, q in zip(a, b, strict=True):
             if p is not None and q is not None and p != q:
                 return End("keepdims=0", f"axis {q} of the tensor meets its axis {p}")
-        return tuple(q if p is None else p for p, q in zip(a, b, strict=True))
+        merged = tuple(q if p is None else p for p, q in zip(a, b, strict=True))
+        axes = [axis for axis in merged if axis is not None]
+        if len(set(axes)) != len(axes):
+            return End("keepdims=0", "one axis of the tensor meets itself: an outer product")
+        return merged
 
     def extended(self, layout: Layout, shape: Sequence[Dim]) -> Layout | End:
         """A layout after an operand of `shape` is broadcast against it: new dimensions find their axis."""

@@ -295,10 +295,19 @@ class Algebra:
             old = total[monomial]
             new = old + coefficient
             if is_zero(new, np.maximum(np.abs(old), np.abs(coefficient))):
+                if not self._is_finite(monomial):
+                    return None  # NaN minus itself is NaN, and not nothing
                 del total[monomial]
             else:
                 total[monomial] = simplified(new)
         return total if len(total) <= MAX_TERMS else None
+
+    def _is_finite(self, monomial: Monomial) -> bool:
+        """Whether a monomial is a finite number for all finite inputs."""
+        return all(
+            self.atom_positive(n) or (e > 0 and (e.denominator == 1 or self.atom_nonnegative(n)))
+            for n, e in monomial
+        )
 
     def scale(self, p: Polynomial, by: Coefficient) -> Polynomial:
         """p multiplied by a constant."""

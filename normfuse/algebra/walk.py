@@ -8,7 +8,7 @@ stops with a reason that a user should know, it keeps an `Ending`.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
@@ -16,8 +16,11 @@ import onnx_ir as ir
 from normfuse.algebra.frame import End, Frame, Traced
 from normfuse.algebra.operators import OPERATORS, Context
 from normfuse.graph.facts import Facts
+from normfuse.graph.shapes import Dim
 
-MAX_NODES = 160
+MAX_TRACED = 160
+MAX_VISITED = 1000
+MIN_OPSET = 7  # before it, operands broadcast by attributes
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE})
 _DOMAINS = ("", "ai.onnx")
 
@@ -55,7 +58,7 @@ def walk(facts: Facts, base: ir.Value, order: Order) -> Walk | None:
     order: positions of the nodes of the base's own graph; the walk does not leave that graph.
     """
     shape, dtype = facts.shapes.of(base), facts.shapes.dtype(base)
-    if shape is None or dtype not in FLOATS:
+    if shape is None or dtype not in FLOATS or facts.opset < MIN_OPSET:
         return None
     frame = Frame(shape, dtype)
     found = Walk(base, frame, {base: frame.base()})
@@ -64,9 +67,11 @@ def walk(facts: Facts, base: ir.Value, order: Order) -> Walk | None:
     heap = [(k, id(n), n) for k, n in queue]
     heapq.heapify(heap)
     seen = {n for _, n in queue}
-    for _ in range(MAX_NODES):
+    for _ in range(MAX_VISITED):
         if not heap:
             return found
+        if len(found.traced) > MAX_TRACED:
+            break
         node = heapq.heappop(heap)[2]
         result = _visit(context, node)
         if isinstance(result, End):
@@ -79,7 +84,7 @@ def walk(facts: Facts, base: ir.Value, order: Order) -> Walk | None:
                 seen.add(consumer)
                 heapq.heappush(heap, (order[consumer], id(consumer), consumer))
     if heap:
-        found.endings.append(Ending(heap[0][2], "too-complex", f"more than {MAX_NODES} nodes from one value"))
+        found.endings.append(Ending(heap[0][2], "too-complex", "one value is read by too many nodes"))
     return found
 
 
@@ -91,7 +96,20 @@ def _visit(context: Context, node: ir.Node) -> Traced | End:
         or (node.op_type not in _ANY_OPERAND and context.get(node.inputs[0]) is None)
     ):
         return End()
-    return operator(context, node)
+    result = operator(context, node)
+    if isinstance(result, Traced) and _contradicts(result.shape, context.facts.shapes.of(node.outputs[0])):
+        return End("affine-expands-shape", "an operand enlarges the tensor")
+    return result
+
+
+def _contradicts(traced: Sequence[Dim], inferred: Sequence[Dim] | None) -> bool:
+    """Whether shape inference knows that a value has another shape than the walk takes it to have."""
+    if inferred is None:
+        return False
+    pairs = zip(traced, inferred, strict=False)
+    return len(traced) != len(inferred) or any(
+        isinstance(n, int) and isinstance(m, int) and n != m for n, m in pairs
+    )
 
 
 # Operators that may read the walk through an operand other than the first.

@@ -18,6 +18,8 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from normfuse.graph.shapes import Shapes
+
 FOLDABLE = frozenset(
     (
         *("Abs", "Add", "Div", "Equal", "Exp", "Mul", "Neg", "Pow", "Reciprocal", "Sqrt", "Sub", "Where"),
@@ -45,7 +47,8 @@ class Constants:
     Only what is asked for is read from disk; nothing above `MAX_ELEMENTS` elements is folded through a chain.
     """
 
-    def __init__(self, model: ir.Model) -> None:
+    def __init__(self, model: ir.Model, shapes: Shapes) -> None:
+        self._shapes = shapes
         self._overridable_inputs = model.ir_version >= 4 if model.ir_version is not None else True
         self._opset = model.opset_imports.get("", 1)
         self._known: dict[ir.Value, np.ndarray[Any, Any] | None] = {}
@@ -82,7 +85,7 @@ class Constants:
         if value in self._known:
             return self._known[value]
         tensor = self._tensor(value)
-        array = tensor.numpy() if tensor is not None else self._fold(value, depth)
+        array = tensor.numpy() if tensor is not None else self._computed(value, depth)
         self._known[value] = array
         return array
 
@@ -106,6 +109,16 @@ class Constants:
             return None if tensor is None or tensor.dtype == ir.DataType.STRING else tensor
         return None
 
+    def _computed(self, value: ir.Value, depth: int) -> np.ndarray[Any, Any] | None:
+        """A value of shape arithmetic that turned out to be static, or of a chain over constants."""
+        known, shape = self._shapes.integers(value), self._shapes.of(value)
+        dtype = self._shapes.dtype(value)
+        if known is not None and shape is not None and dtype in (ir.DataType.INT64, ir.DataType.INT32):
+            static = [n for n in (*known, *shape) if isinstance(n, int)]
+            if len(static) == len(known) + len(shape) and math.prod(static[len(known) :]) == len(known):
+                return np.array(known, dtype=dtype.numpy()).reshape([int(n) for n in shape])
+        return self._fold(value, depth)
+
     def _fold(self, value: ir.Value, depth: int) -> np.ndarray[Any, Any] | None:
         node = value.producer()
         if node is None or depth > MAX_CHAIN or node.domain not in ("", "ai.onnx"):
@@ -113,12 +126,20 @@ class Constants:
         if node.op_type not in FOLDABLE or len(node.outputs) != 1:
             return None
         arrays = []
-        for operand in node.inputs:
-            array = None if operand is None else self.get(operand, depth + 1)
+        for index, operand in enumerate(node.inputs):
+            if operand is not None and index == 1 and node.op_type == "CastLike":
+                array = self._sample(operand)
+            else:
+                array = None if operand is None else self.get(operand, depth + 1)
             if operand is not None and (array is None or array.size > MAX_ELEMENTS):
                 return None
             arrays.append(array)
         return evaluate(node, arrays, self._opset)
+
+    def _sample(self, value: ir.Value) -> np.ndarray[Any, Any] | None:
+        """Any tensor of the type of `value`: all that CastLike asks of its second operand."""
+        dtype = self._shapes.dtype(value)
+        return None if dtype is None else np.zeros((), dtype.numpy())
 
 
 def _is_plain(value: ir.Value) -> bool:

@@ -17,13 +17,14 @@ from normfuse.graph.shapes import Shapes, infer
 
 
 class Facts:
-    """Constants, shapes and names of one model."""
+    """Constants, shapes and names of one model; `made` holds the small constants that rewrites share."""
 
     def __init__(self, model: ir.Model) -> None:
         self.model = model
-        self.constants = Constants(model)
         self.shapes: Shapes = infer(model)
+        self.constants = Constants(model, self.shapes)
         self.names = Names(model)
+        self.made: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
 
     @property
     def opset(self) -> int:

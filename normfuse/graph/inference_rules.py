@@ -1,11 +1,14 @@
 """Shape rules that must not guess.
 
-The rules of onnx-shape-inference favour a useful answer over a proven one in three places. A proof that
+The rules of onnx-shape-inference favour a useful answer over a proven one in a few places. A proof that
 rests on them would be wrong, so they are registered again, each corrected after the library's own rule:
 
     Add(x[A, 4], y[B, 4])        the library says [A, 4]; it is [?, 4], since A or B may be 1
     Slice(x[N], 0, 100)          the library says [100]; it is [?], since N may be smaller
     Expand(x, unknown target)    the library says nothing; the rank is known, and so are dimensions above 1
+    Cast(300, to=uint8)          the library goes on with 300; it is 44
+    Squeeze(x[A, 4, 1])          the library says [A, 4]; it is [4] where A is 1
+    Unique(x[A, 4], axis=0)      the library says one dimension
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ import functools
 from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
-from onnx_shape_inference import ShapeInferenceContext, registry
+from onnx_shape_inference import SYM_DATA_KEY, ShapeInferenceContext, registry
 
 _Rule = Callable[[ShapeInferenceContext, ir.Node], None]
 _Dim = int | ir.SymbolicDim
 
+_HOLD_SIZES = frozenset({ir.DataType.INT64, ir.DataType.INT32, ir.DataType.FLOAT, ir.DataType.DOUBLE})
 BROADCASTING = (
     *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "Max", "Min", "Sum", "Mean", "PRelu", "Where"),
     *("And", "Or", "Xor", "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual"),
@@ -34,6 +38,9 @@ def register() -> None:
         _correct(op_type, _broadcast_again)
     _correct("Slice", _slice_again)
     _correct("Expand", _expand_again)
+    _correct("Cast", _cast_again)
+    _correct("Squeeze", _squeeze_again)
+    _correct("Unique", _unique_again)
 
 
 def _correct(op_type: str, correction: _Rule) -> None:
@@ -90,6 +97,25 @@ def _slice_again(context: ShapeInferenceContext, node: ir.Node) -> None:
         context.new_symbolic_dim() if isinstance(after, int) and not isinstance(before, int) else after
         for before, after in zip(data.shape, out.shape, strict=True)
     ])  # fmt: skip
+
+
+def _cast_again(_: ShapeInferenceContext, node: ir.Node) -> None:
+    """What an integer tensor holds is only known through a type that holds every size."""
+    if node.attributes.get_int("to", 0) not in _HOLD_SIZES:
+        node.outputs[0].metadata_props.pop(SYM_DATA_KEY, None)
+
+
+def _squeeze_again(_: ShapeInferenceContext, node: ir.Node) -> None:
+    """Without axes, a dimension of unknown length may go or stay."""
+    data = node.inputs[0]
+    has_axes = "axes" in node.attributes or (len(node.inputs) > 1 and node.inputs[1] is not None)
+    if not has_axes and data is not None and data.shape is not None and not data.shape.is_static():
+        node.outputs[0].shape = None
+
+
+def _unique_again(_: ShapeInferenceContext, node: ir.Node) -> None:
+    if "axis" in node.attributes:
+        node.outputs[0].shape = None
 
 
 def _expand_again(context: ShapeInferenceContext, node: ir.Node) -> None:

@@ -76,8 +76,11 @@ def infer(model: ir.Model) -> Shapes:
     inference_rules.register()
     values = list(_values(model))
     saved = [(v, v.type, v.shape, dict(v.metadata_props)) for v in values]
+    overridable = _overridable(model)
     try:
         _prepare(model, values)
+        for value, _ in overridable:  # what a caller may override is not known
+            value.const_value = None
         try:
             onnx_shape_inference.infer_symbolic_shapes(
                 model, warn_on_missing=False, adopt_declared_symbols=False
@@ -88,11 +91,19 @@ def infer(model: ir.Model) -> Shapes:
             _infer_with_onnx(model, values)
         return _collect(values)
     finally:
+        for value, constant in overridable:
+            value.const_value = constant
         for value, type_, shape, props in saved:
             value.type, value.shape = type_, shape
             value.metadata_props.clear()
             value.metadata_props.update(props)
             value.meta.pop(onnx_shape_inference.SYM_DATA_KEY, None)
+
+
+def _overridable(model: ir.Model) -> list[tuple[ir.Value, ir.TensorProtocol | None]]:
+    if model.ir_version is not None and model.ir_version < 4:
+        return []
+    return [(v, v.const_value) for v in model.graph.inputs if v.is_initializer()]
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:

@@ -31,6 +31,15 @@ def add_constant(facts: Facts, array: np.ndarray[Any, Any], wish: str) -> ir.Val
     return value
 
 
+def shared_constant(facts: Facts, array: np.ndarray[Any, Any], wish: str) -> ir.Value:
+    """The initializer that an earlier call with the same array made, or a new one."""
+    key = (array.dtype.str, array.shape, array.tobytes())
+    known = facts.made.get(key)
+    if known is None or known.graph is not facts.model.graph:
+        known = facts.made[key] = add_constant(facts, array, f"normfuse/{wish}")
+    return known
+
+
 def replace(
     facts: Facts, old: ir.Value, nodes: Sequence[ir.Node], new: ir.Value, *, keep: Iterable[ir.Node] = ()
 ) -> int:
@@ -132,3 +141,75 @@ def _captured(graph: ir.Graph) -> set[ir.Value]:
 def is_read_by_body(value: ir.Value, graph: ir.Graph | ir.Function | None) -> bool:
     """Whether the body of an If, Loop or Scan captures a value of `graph`."""
     return any(use.node.graph is not graph for use in value.uses())
+
+
+def supersede(facts: Facts, old: ir.Value, new: ir.Value) -> None:
+    """Let an existing value `new` stand wherever `old` stood, under the name of the old.
+
+    Unlike `reroute` the name survives even where it is no output of the graph; nothing is removed.
+    """
+    _take_over(facts, old, new)
+
+
+def rename(facts: Facts, value: ir.Value, wish: str) -> None:
+    """A new name for a value that no longer holds what its name stood for."""
+    value.name = facts.names.value(wish)
+
+
+def set_constant(facts: Facts, node: ir.Node, index: int, array: np.ndarray[Any, Any], wish: str) -> int:
+    """Let input `index` of `node` be `array`; returns by how many bytes the model has grown.
+
+    An initializer that only this node reads keeps its name and gets the new numbers; any other constant
+    stays as it is for its other readers, and a new initializer is made.
+    """
+    if index >= len(node.inputs):
+        node.resize_inputs(index + 1)
+    old = node.inputs[index]
+    shared = is_shared(old)
+    if old is not None and old.is_initializer() and not shared and not facts.constants.is_overridable(old):
+        before = 0 if old.const_value is None else old.const_value.nbytes
+        tensor = ir.tensor(np.ascontiguousarray(array), name=old.name)
+        old.const_value, old.shape = tensor, ir.Shape(array.shape)
+        old.dtype = tensor.dtype
+        facts.constants.forget(old)
+        facts.shapes.set(old, array.shape, tensor.dtype)
+        return int(tensor.nbytes - before)
+    node.replace_input_with(index, add_constant(facts, array, wish))
+    if old is None:
+        return int(array.nbytes)
+    producer = old.producer()
+    if producer is not None:
+        remove_dead(facts, [producer])
+    else:
+        remove_unused_initializer(facts, old)
+    return int(array.nbytes) if shared else 0
+
+
+def is_shared(value: ir.Value | None) -> bool:
+    """Whether more than one node needs a constant, or what it is computed from."""
+    if value is None:
+        return False
+    if len(value.uses()) > 1 or value.is_graph_output():
+        return True
+    producer = value.producer()
+    return producer is not None and any(is_shared(operand) for operand in producer.inputs)
+
+
+def insert_behind(facts: Facts, value: ir.Value, node: ir.Node, wish: str) -> None:
+    """Put `node`, which reads `value`, between it and all who read it.
+
+    What `node` computes takes over the name of `value`, which gets a new one derived from `wish`.
+    """
+    producer = value.producer()
+    if producer is None or producer.graph is None:
+        raise ValueError(f"{value.name!r} is not computed by a node of a graph")
+    output = node.outputs[0]
+    positions = [k for k, operand in enumerate(node.inputs) if operand is value]
+    for k in positions:
+        node.replace_input_with(k, None)
+    producer.graph.insert_after(producer, [node])
+    _take_over(facts, value, output)
+    for k in positions:
+        node.replace_input_with(k, value)
+    value.shape, value.type = output.shape, output.type
+    rename(facts, value, wish)

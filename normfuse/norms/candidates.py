@@ -41,11 +41,23 @@ def _single_source(facts: Facts, node: ir.Node) -> ir.Value | None:
     """The one run-time value of which a node computes a multiple or a power."""
     if node.op_type in _UNARY and node.inputs:
         return node.inputs[0]
-    if node.op_type == "Mul" and node.inputs[0] is node.inputs[1]:
-        return node.inputs[0]
     if node.op_type in ("Mul", "Div"):
         first, second = node.inputs
+        if node.op_type == "Mul" and _origin(facts, first) is _origin(facts, second):
+            return first
         if facts.constants.is_known(second):
             return first
         return second if node.op_type == "Mul" and facts.constants.is_known(first) else None
     return None
+
+
+def _origin(facts: Facts, value: ir.Value | None) -> ir.Value | None:
+    """The value itself, before operators that change nothing."""
+    for _ in range(_MAX_STEPS):
+        node = None if value is None else value.producer()
+        if node is None or node.op_type not in ("Identity", "Cast") or not node.inputs:
+            return value
+        if facts.shapes.dtype(node.inputs[0]) != facts.shapes.dtype(value):
+            return value
+        value = node.inputs[0]
+    return value

@@ -15,12 +15,14 @@ from collections.abc import Collection, Iterable
 
 import onnx_ir as ir
 
+from normfuse.algebra.operators import REDUCTIONS
 from normfuse.algebra.walk import Walk
 from normfuse.norms.families import spelled_nodes
 
 
 def choose(found: Walk, possible: Collection[ir.Value]) -> list[ir.Value]:
     """The ends, among the possible ones, that must exist as values, in graph order."""
+    possible = [v for v in possible if not _reduces_an_end(found, v, possible)]
     leads = _leading(found, possible)
     chosen: list[ir.Value] = []
     for value in found.traced:
@@ -29,6 +31,14 @@ def choose(found: Walk, possible: Collection[ir.Value]) -> list[ir.Value]:
         if not chosen or _reads_base(found, value, frozenset(chosen)):
             chosen.append(value)
     return chosen
+
+
+def _reduces_an_end(found: Walk, value: ir.Value, possible: Collection[ir.Value]) -> bool:
+    """Whether an end is the start of a further norm: n - mean(n) of a normalized n is n itself."""
+    return any(
+        node.op_type in REDUCTIONS and any(v in possible for v in node.inputs)
+        for node in spelled_nodes(found, value)
+    )
 
 
 def _leading(found: Walk, possible: Collection[ir.Value]) -> set[ir.Value]:

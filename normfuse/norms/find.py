@@ -8,6 +8,7 @@ the variance, so an RMSNorm of a centred value is only taken where the whole is 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,13 +21,22 @@ from normfuse.graph.facts import Facts
 from normfuse.norms.candidates import FUSED_NORMS, bases
 from normfuse.norms.ends import choose, escaping, is_worth_it
 from normfuse.norms.families import Rejection, classify
-from normfuse.norms.forms import Form, NearMiss, recognise
+from normfuse.norms.forms import Form, NearMiss, has_root, recognise
+from normfuse.norms.grouped import from_operator, grouped
 from normfuse.norms.norm import Norm
 from normfuse.norms.refusal import Refusal
+from normfuse.norms.surroundings import downstream, is_over_one_element, leads_to_a_root
 
 # Endings that tell why a chain which looked like a normalization is none, best first.
-_TELLING = ("keepdims=0", "exponent-not-constant", "exponent!=2", "overridable-initializer", "axes-differ",
-            "too-complex")  # fmt: skip
+_TELLING = (
+    "keepdims=0",
+    "exponent-not-constant",
+    "exponent!=2",
+    "overridable-initializer",
+    "qdq-boundary",
+    "axes-differ",
+    "too-complex",
+)
 # Reasons for which an affine stays outside of a fused core.
 _OUTSIDE = ("affine-expands-shape", "affine-not-normalized-axes", "overridable-initializer", "precision")
 # A scale that is computed at run time; behind a norm with a scale of its own, a residual looks the same.
@@ -55,6 +65,10 @@ def find(facts: Facts, graph: ir.Graph) -> Findings:
     search = _Search(facts, graph)
     for reduction, values in bases(facts, graph):
         search.consider(reduction, values)
+    for node in graph:
+        norm = from_operator(facts, node) if node.op_type == "GroupNormalization" else None
+        if norm is not None:
+            search.findings.norms.append(norm)
     found = search.findings
     return Findings(found.norms, [r for r in found.refusals if r.node not in search.claimed])
 
@@ -71,6 +85,9 @@ class _Search:
 
     def consider(self, reduction: ir.Node, values: list[ir.Value]) -> None:
         """Look for sites whose statistic is this reduction, unless a site has it already."""
+        if is_over_one_element(self.facts, reduction):
+            self._refuse_single(reduction)
+            return
         judged: list[_Judged] = []
         for value in values:
             if reduction in self.claimed or reduction in self.settled:
@@ -84,6 +101,11 @@ class _Search:
                 judged.append(found)
         if reduction not in self.explained:
             self._explain(reduction, judged)
+
+    def _refuse_single(self, reduction: ir.Node) -> None:
+        if reduction not in self.explained and leads_to_a_root(reduction):
+            self.explained |= downstream([reduction])
+            self.findings.refusals.append(Refusal("LayerNorm", "normalized-size-1", reduction))
 
     def _judge(self, base: ir.Value) -> _Judged | None:
         found = walk(self.facts, base, self.order)
@@ -111,16 +133,23 @@ class _Search:
             return False
         if not any(n.op_type not in FUSED_NORMS and n.op_type not in LAYOUT for n in spelled):
             self.claimed.update(spelled)  # fused already, but for views
+            self._take(norm for end in ends if (norm := grouped(self.facts, found.norms[end])) is not None)
             return True
         kept = escaping(found.walk, ends, sorted(spelled, key=self.order.__getitem__))
         if not is_worth_it(found.walk, ends, spelled, kept):
             self._refuse_escape(found, ends, kept)
             return True
-        self.claimed.update(spelled)
-        self.findings.norms.extend(
-            dataclasses.replace(found.norms[end], outside=self._outside(found, end)) for end in ends
+        self._take(
+            grouped(self.facts, found.norms[end])
+            or dataclasses.replace(found.norms[end], outside=self._outside(found, end))
+            for end in ends
         )
         return True
+
+    def _take(self, norms: Iterable[Norm]) -> None:
+        for norm in norms:
+            self.claimed.update(norm.spelled)
+            self.findings.norms.append(norm)
 
     def _refuse_escape(self, found: _Judged, ends: list[ir.Value], kept: set[ir.Node]) -> None:
         self.settled.update(n for end in ends for n in found.norms[end].spelled)
@@ -155,7 +184,7 @@ class _Search:
             nodes |= {e.node for e in found.walk.endings}
             if told is None or nodes & self.explained or nodes & self.claimed:
                 continue
-            self.explained |= nodes | _downstream(found.walk.endings)
+            self.explained |= nodes | downstream(e.node for e in found.walk.endings)
             self.findings.refusals.append(told)
             return
 
@@ -168,7 +197,9 @@ def _best_reason(found: _Judged) -> Refusal | None:
         if isinstance(verdict, Rejection) and node is not None:
             return Refusal(verdict.kind, verdict.reason, node, verdict.detail)
     for ending in sorted(found.walk.endings, key=_rank):
-        if ending.reason in _TELLING and _enters_a_statistic(ending):
+        if ending.reason in _TELLING and (
+            leads_to_a_root(ending.node) or _reads_a_root(found.walk, ending.node)
+        ):
             kind = "LayerNorm" if ending.reason == "keepdims=0" else "RMSNorm"
             return Refusal(kind, ending.reason, ending.node, ending.detail)
     for value, verdict in reversed(rejected):
@@ -178,29 +209,15 @@ def _best_reason(found: _Judged) -> Refusal | None:
     return None
 
 
+def _reads_a_root(found: Walk, node: ir.Node) -> bool:
+    """Whether an operand is the root of a statistic."""
+    traced = (found.traced[v] for v in node.inputs if v is not None and v in found.traced)
+    return any(has_root(found.frame.algebra, t.polynomial) for t in traced)
+
+
 def _is_number(coefficient: Coefficient, number: float) -> bool:
     return not isinstance(coefficient, np.ndarray) and coefficient == number
 
 
 def _rank(ending: Ending) -> int:
     return _TELLING.index(ending.reason) if ending.reason in _TELLING else len(_TELLING)
-
-
-def _enters_a_statistic(ending: Ending) -> bool:
-    """Whether what the walk could not follow goes on into a reduction, a root or a division."""
-    if ending.reason not in ("exponent-not-constant", "exponent!=2", "overridable-initializer"):
-        return True
-    ops = {c.op_type for out in ending.node.outputs for c in out.consumers()}
-    return any(op.startswith("Reduce") or op in ("Sqrt", "Reciprocal", "Pow", "Div") for op in ops)
-
-
-def _downstream(endings: list[Ending]) -> set[ir.Node]:
-    """What follows the nodes at which a walk ended: reductions there are of the same candidate."""
-    found: set[ir.Node] = set()
-    for ending in endings:
-        level = [ending.node]
-        for _ in range(4):
-            level = [c for n in level for out in n.outputs for c in out.consumers()]
-            found.update(level[:16])
-            level = level[:16]
-    return found

@@ -3,6 +3,8 @@
     LayerNorm   s*x*R - s*M*R + b     M = Mean(x, A)   R = (a*Mean(x^2, A) - a*M^2 + e)^(-1/2)
     RMSNorm     s*x*R + b                              R = (a*Mean(x^2, A) + e)^(-1/2)
 
+    (sigma+e) forms   the same with R = ((a*Mean(x^2, A) - …)^(1/2) + d)^(-1)
+
 s and b are constants. The factor `a` (Bessel's N/(N-1), a sum for a mean) is a number above 0 and divides
 out exactly: epsilon = e/a, scale = s/sqrt(a). epsilon is a number, not negative.
 
@@ -20,12 +22,14 @@ from normfuse.algebra.frame import Frame
 from normfuse.algebra.polynomial import (
     ONE,
     Algebra,
+    Clamp,
     Coefficient,
     Mean,
     Monomial,
     Opaque,
     Polynomial,
     Power,
+    Size,
     agree,
 )
 from normfuse.norms.norm import Kind
@@ -36,13 +40,17 @@ _UNIT = Fraction(1)
 
 @dataclass(frozen=True)
 class Form:
-    """A recognised normalization: kind, axes of the frame, epsilon, and scale and bias as coefficients."""
+    """A recognised normalization: kind, axes of the frame, epsilons, and scale and bias as coefficients.
+
+    epsilon stands beside the variance, deviation_epsilon (0 where there is none) beside its root.
+    """
 
     kind: Kind
     axes: frozenset[int]
     epsilon: float
     scale: Coefficient
     bias: Coefficient
+    deviation_epsilon: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -56,12 +64,13 @@ class NearMiss:
 
 @dataclass(frozen=True)
 class _Statistic:
-    """What stands under the root, divided by the factor of Mean(x^2)."""
+    """What the numerator is divided by: factor * ((variance + epsilon)^(1/2) + deviation_epsilon)."""
 
     kind: Kind
     axes: frozenset[int]
     epsilon: float
     factor: float
+    deviation_epsilon: float = 0.0
 
 
 def recognise(frame: Frame, p: Polynomial) -> Form | NearMiss | None:
@@ -73,12 +82,22 @@ def recognise(frame: Frame, p: Polynomial) -> Form | NearMiss | None:
     root, exponent = roots[0][1], roots[0][2]
     if any((n, e) != (root, exponent) for _, n, e in roots):
         return NearMiss("RMSNorm", "not-a-normalization", "several different roots")
-    statistic = _statistic(algebra, root)
+    if isinstance(algebra.atoms[root], Clamp):
+        return _clamped(algebra, root)
+    if exponent == -1:
+        statistic = _deviation(algebra, root)
+    else:
+        statistic = _statistic(algebra, root)
     if isinstance(statistic, NearMiss):
         return statistic
-    if exponent != _MINUS_HALF:
+    if exponent not in (_MINUS_HALF, -1):
         return NearMiss(statistic.kind, "not-a-normalization", f"the statistic is to the power {exponent}")
-    return _numerator(algebra, p, root, statistic)
+    return _numerator(algebra, p, (root, exponent), statistic)
+
+
+def has_root(algebra: Algebra, p: Polynomial) -> bool:
+    """Whether the root of a mean is a factor of some term."""
+    return any(_is_root(algebra, n, e) for m in p for n, e in m)
 
 
 def _is_root(algebra: Algebra, number: int, exponent: Fraction) -> bool:
@@ -86,7 +105,45 @@ def _is_root(algebra: Algebra, number: int, exponent: Fraction) -> bool:
     atom = algebra.atoms[number]
     if exponent.denominator != 1:
         return isinstance(atom, Mean) or _holds_mean(algebra, number)
-    return isinstance(atom, Power) and any(_is_root(algebra, n, e) for m in atom.of for n, e in m)
+    return isinstance(atom, Power | Clamp) and any(_is_root(algebra, n, e) for m in atom.of for n, e in m)
+
+
+def _clamped(algebra: Algebra, number: int) -> NearMiss:
+    """x / max(||x||, c): no fused operator clamps; the nearest are exact only above c."""
+    atom = algebra.atoms[number]
+    assert isinstance(atom, Clamp)
+    centred = any(c < 0 for c in atom.of.values() if not isinstance(c, np.ndarray))
+    kind: Kind = "LayerNorm" if centred else "L2Norm"
+    return NearMiss(kind, "no-fused-operator", f"the divisor is clamped at {atom.least:g}")
+
+
+def _deviation(algebra: Algebra, number: int) -> _Statistic | NearMiss:
+    """The statistic of a root with an epsilon added to it, under a division."""
+    atom = algebra.atoms[number]
+    assert isinstance(atom, Power)
+    rest = dict(atom.of)
+    epsilon = rest.pop(ONE, 0.0)
+    ((monomial, factor), *others) = rest.items()
+    inner = monomial[0][0]
+    if others or len(monomial) != 1 or monomial[0][1] != Fraction(1, 2):
+        return _foreign_deviation(algebra, atom.of)
+    statistic = _statistic(algebra, inner)
+    if isinstance(statistic, NearMiss):
+        return statistic
+    if isinstance(factor, np.ndarray) or factor <= 0 or isinstance(epsilon, np.ndarray) or epsilon <= 0:
+        return NearMiss(
+            statistic.kind, "eps-outside-sqrt", "epsilon is added to the root, and is not one number"
+        )
+    total = factor * statistic.factor
+    return _Statistic(statistic.kind, statistic.axes, statistic.epsilon, total, epsilon / total)
+
+
+def _foreign_deviation(algebra: Algebra, under: Polynomial) -> NearMiss:
+    """A root beside other terms: the mean of roots of ConvNeXt-V2's global response normalization, or not."""
+    means = [atom for m in under for n, _ in m if isinstance(atom := algebra.atoms[n], Mean)]
+    if any(e == Fraction(1, 2) for mean in means for _, e in mean.of):
+        return NearMiss("GlobalResponseNorm", "no-fused-operator", "x * ||x|| / mean(||x||)")
+    return NearMiss("RMSNorm", "eps-outside-sqrt", "other terms are added to the root")
 
 
 def _statistic(algebra: Algebra, root: int) -> _Statistic | NearMiss:
@@ -125,7 +182,7 @@ def _finished(algebra: Algebra, kind: Kind, axes: frozenset[int], factor: Coeffi
         return NearMiss(kind, "epsilon-not-uniform", "epsilon is not one number")
     if epsilon < 0:
         return NearMiss(kind, "epsilon-negative", f"epsilon is {epsilon:g}")
-    return _Statistic(kind, axes, epsilon / factor, factor)
+    return _Statistic(kind, axes, epsilon / factor, float(np.sqrt(factor)))
 
 
 def _mean_of_base(algebra: Algebra, axes: frozenset[int]) -> int | None:
@@ -154,10 +211,10 @@ def _not_a_mean_of_squares(algebra: Algebra, under: Polynomial) -> NearMiss:
             atom = algebra.atoms[number]
             if exponent == Fraction(1, 2) and (isinstance(atom, Mean) or _holds_mean(algebra, number)):
                 return NearMiss(_looks(algebra, number), "eps-outside-sqrt", "epsilon is added to the root")
-            if isinstance(atom, Opaque):
-                return NearMiss("RMSNorm", "divisor!=N", "the statistic is divided by a run-time value")
+            if isinstance(atom, Opaque | Size):
+                return NearMiss("RMSNorm", "divisor!=N", "the statistic is not divided by what it sums")
     powers = sorted({e for number in algebra.atoms_in(under) for e in _base_exponents(algebra, number)})
-    if powers and (powers[-1] != 2 or any(e.denominator != 1 for e in powers)):
+    if powers and powers != [1] and (powers[-1] != 2 or any(e.denominator != 1 for e in powers)):
         return NearMiss(
             "LayerNorm", "exponent!=2", f"the statistic is of powers {', '.join(map(str, powers))}"
         )
@@ -166,7 +223,7 @@ def _not_a_mean_of_squares(algebra: Algebra, under: Polynomial) -> NearMiss:
 
 def _holds_mean(algebra: Algebra, number: int) -> bool:
     atom = algebra.atoms[number]
-    return isinstance(atom, Power) and algebra.contains(atom.of, Mean)
+    return isinstance(atom, Power | Clamp) and algebra.contains(atom.of, Mean)
 
 
 def _looks(algebra: Algebra, number: int) -> Kind:
@@ -182,8 +239,9 @@ def _base_exponents(algebra: Algebra, number: int) -> list[Fraction]:
     return [e for _, e in inner]
 
 
-def _numerator(algebra: Algebra, p: Polynomial, root: int, statistic: _Statistic) -> Form | NearMiss:
-    tail = (root, _MINUS_HALF)
+def _numerator(
+    algebra: Algebra, p: Polynomial, tail: tuple[int, Fraction], statistic: _Statistic
+) -> Form | NearMiss:
     rest = dict(p)
     bias = rest.pop(ONE, 0.0)
     scale = rest.pop(_monomial((algebra.base, _UNIT), tail), None)
@@ -201,7 +259,14 @@ def _numerator(algebra: Algebra, p: Polynomial, root: int, statistic: _Statistic
         return NearMiss(
             "RMSNorm", "numerator-not-centred", "the numerator is centred and the statistic is not"
         )
-    return Form(statistic.kind, statistic.axes, statistic.epsilon, scale / np.sqrt(statistic.factor), bias)
+    return Form(
+        kind=statistic.kind,
+        axes=statistic.axes,
+        epsilon=statistic.epsilon,
+        scale=scale / statistic.factor,
+        bias=bias,
+        deviation_epsilon=statistic.deviation_epsilon,
+    )
 
 
 def _monomial(*factors: tuple[int, Fraction]) -> Monomial:

@@ -2,7 +2,11 @@
 
     LayerNorm     y = scale * (x - mean(x)) / sqrt(var(x) + epsilon) + bias
     RMSNorm       y = scale * x / sqrt(mean(x^2) + epsilon) + bias
+    L2Norm        an RMSNorm with epsilon 0: x / ||x|| is sqrt(N) times smaller
     InstanceNorm  a LayerNorm over all axes behind the second, scale and bias along the second
+    GroupNorm     the same with `groups` parts of the second axis normalized together with the rest
+
+With a deviation_epsilon d, the divisor is sqrt(var(x) + epsilon) + d.
 
 mean and var are over `axes`. A Norm knows no operator of ONNX; what is emitted for it is a target's affair.
 """
@@ -18,7 +22,9 @@ import onnx_ir as ir
 from normfuse.algebra.polynomial import Array, Coefficient
 from normfuse.graph.shapes import Dim
 
-Kind = Literal["LayerNorm", "RMSNorm", "InstanceNorm"]
+Kind = Literal[
+    "LayerNorm", "RMSNorm", "L2Norm", "InstanceNorm", "GroupNorm", "BatchStatistics", "GlobalResponseNorm"
+]
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,8 @@ class Norm:
     dtype: ir.DataType
     spelled: tuple[ir.Node, ...]
     outside: str | None = None
+    deviation_epsilon: float = 0.0
+    groups: int = 0
 
     @property
     def size(self) -> tuple[Dim, ...]:

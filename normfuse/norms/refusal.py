@@ -33,6 +33,7 @@ REASONS: dict[str, str] = {
     "normalized-size-1": "the normalized axes hold a single element; there is nothing to gain",
     "precision": "the scale or the bias would be rounded to a narrower type",
     "extra-consumer": "values inside are used elsewhere, so fusing would compute them twice",
+    "qdq-boundary": "values inside are quantized, and that rounding is part of the model",
     "too-complex": "the walk hit its bound before it knew what is computed",
     "not-a-normalization": "a root of a mean, but no normalization that normfuse knows",
     "no-kernel": "the target has no operator for it in this data type",

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 SiteResult = Literal["equal", "improved", "failed", "inconclusive"]
-ModelResult = Literal["equal", "failed", "inconclusive", "not-run"]
+ModelResult = Literal["equal", "failed", "inconclusive", "certified-by-site", "not-run"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class OutputFigures:
 
     max_relative: over the size of the output, see compare.magnitude; for integers the share of elements that
     differ. noise_floor: how far the original moves by one ulp; bound: what max_relative may be.
-    conclusive: False where the output says nothing (random, or nowhere finite); then agrees says nothing either.
+    conclusive: False where the output says nothing (random, or nowhere finite), and agrees does not either.
     """
 
     name: str
@@ -56,6 +56,8 @@ class OutputFigures:
 class ModelVerdict:
     """The whole model: original against result, for one provider.
 
+    result: "certified-by-site" where the model is too large to run and every rewrite left holds by itself.
+
     inputs: one line for each set of inputs that was fed ("B=2 S=7, normal, seed 0").
     notes: what the user should know ("half precision on CPU is computed in float32").
     """
@@ -72,7 +74,7 @@ class ModelVerdict:
     @property
     def agrees(self) -> bool:
         """Whether the result may be written on the ground of this verdict."""
-        return self.result == "equal"
+        return self.result in ("equal", "certified-by-site")
 
 
 @dataclass(frozen=True)

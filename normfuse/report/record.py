@@ -50,7 +50,11 @@ class Site:
 
 @dataclass(frozen=True)
 class Report:
-    """All that one run has to say about one model."""
+    """All that one run has to say about one model.
+
+    bytes_before, bytes_after: the model with all the data it refers to; 0 where it is not known.
+    depends_on: data files of the input that the output goes on using.
+    """
 
     model: str
     target: str
@@ -65,6 +69,9 @@ class Report:
     parity: ModelVerdict | None = None
     warnings: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
+    bytes_before: int = 0
+    bytes_after: int = 0
+    depends_on: tuple[str, ...] = ()
 
     def count(self, *statuses: Status) -> int:
         """How many sites have one of the given statuses."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import onnx_ir as ir
 
 from normfuse.algebra.polynomial import Coefficient
 from normfuse.graph.facts import Facts
-from normfuse.graph.surgery import add_constant
+from normfuse.graph.surgery import add_constant, shared_constant
 from normfuse.norms.norm import Norm
 
 
@@ -29,13 +30,55 @@ class Builder:
         self.stem = norm.output.name or (anchor.name if anchor is not None else None) or norm.kind
 
     def emit(self, op_type: str, *operands: ir.Value, **attributes: Any) -> ir.Value:
-        """A new node of one output, in the default domain."""
-        name = self.facts.names.node(f"{self.stem}/{op_type}")
-        node = ir.node(op_type, operands, attributes, name=name)
-        node.outputs[0].name = self.facts.names.value(f"{self.stem}/{op_type}")
-        node.outputs[0].type = ir.TensorType(self.norm.dtype)
+        """A new node of one output, of the norm's type, in the default domain."""
+        return self._node(op_type, operands, attributes, [self.norm.dtype])[0]
+
+    def emit_integers(self, op_type: str, *operands: ir.Value) -> ir.Value:
+        """A new node of one output of int64, such as Shape."""
+        return self._node(op_type, operands, {}, [ir.DataType.INT64])[0]
+
+    def emit_with_inverse(
+        self, op_type: str, *operands: ir.Value, **attributes: Any
+    ) -> tuple[ir.Value, ir.Value]:
+        """A fused norm with the output that holds 1 / sqrt(variance + epsilon)."""
+        unnamed = [None] if op_type == "LayerNormalization" else []  # its second output is the mean
+        outputs = self._node(op_type, operands, attributes, [self.norm.dtype, *unnamed, ir.DataType.FLOAT])
+        return outputs[0], outputs[-1]
+
+    def _node(
+        self,
+        op_type: str,
+        operands: Sequence[ir.Value],
+        attributes: dict[str, Any],
+        types: Sequence[ir.DataType | None],
+    ) -> Sequence[ir.Value]:
+        wish = f"{self.stem}/{op_type}"
+        node = ir.node(
+            op_type, operands, attributes, name=self.facts.names.node(wish), num_outputs=len(types)
+        )
+        for value, dtype in zip(node.outputs, types, strict=True):
+            value.name = "" if dtype is None else self.facts.names.value(wish)
+            value.type = None if dtype is None else ir.TensorType(dtype)
         self.nodes.append(node)
-        return node.outputs[0]
+        return node.outputs
+
+    def trailing(self) -> ir.Value:
+        """x with the normalized axes last, behind a Transpose where they are not."""
+        return self.x if self.norm.is_trailing else self.emit("Transpose", self.x, perm=self._order())
+
+    def restored(self, y: ir.Value) -> ir.Value:
+        """y, which came from `trailing`, with its axes where those of x are."""
+        if self.norm.is_trailing:
+            return y
+        return self.emit("Transpose", y, perm=tuple(int(k) for k in np.argsort(self._order())))
+
+    def _order(self) -> tuple[int, ...]:
+        rest = (k for k in range(len(self.norm.shape)) if k not in self.norm.axes)
+        return (*rest, *self.norm.axes)
+
+    def number(self, array: np.ndarray[Any, Any], wish: str) -> ir.Value:
+        """A constant of the lowering's own, shared between the sites of a model that need the same."""
+        return shared_constant(self.facts, array, wish)
 
     def parameter(
         self, coefficient: Coefficient, axes: tuple[int, ...], sizes: tuple[int, ...], wish: str

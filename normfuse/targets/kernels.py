@@ -16,13 +16,16 @@ KERNELS: dict[tuple[str, str], frozenset[ir.DataType]] = {
     ("SimplifiedLayerNormalization", "cpu"): ALL_FLOATS,
     ("RMSNormalization", "cpu"): ALL_FLOATS - {_BF16},
     ("InstanceNormalization", "cpu"): frozenset({_F32, _F16}),
+    ("BatchNormalization", "cpu"): frozenset({_F32, _F64}),
     ("LayerNormalization", "cuda"): ALL_FLOATS,
     ("SimplifiedLayerNormalization", "cuda"): ALL_FLOATS,
     ("RMSNormalization", "cuda"): ALL_FLOATS,
     ("InstanceNormalization", "cuda"): frozenset({_F32, _F16}),
+    ("BatchNormalization", "cuda"): frozenset({_F32, _F16, _F64}),
     ("LayerNormalization", "standard"): ALL_FLOATS,
     ("RMSNormalization", "standard"): ALL_FLOATS,
     ("InstanceNormalization", "standard"): frozenset({_F32, _F16, _F64}),
+    ("GroupNormalization", "standard"): ALL_FLOATS,
 }
 
 

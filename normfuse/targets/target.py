@@ -19,6 +19,7 @@ from normfuse.errors import UsageError
 
 LAYER_NORM_OPSET = 17
 RMS_NORM_OPSET = 23
+GROUP_NORM_OPSET = 21  # in 18 to 20 its scale is one a group
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ from normfuse.graph.facts import Facts
 from normfuse.graph.shapes import Dim
 
 MAX_OPAQUE = 3
+_EXACT_FOR_SIZES = (ir.DataType.INT64, ir.DataType.INT32, ir.DataType.DOUBLE, ir.DataType.FLOAT)
 
 
 @dataclass(frozen=True)
@@ -98,11 +99,9 @@ class Context:
     def scalar_integer(self, value: ir.Value) -> Polynomial | None:
         """A number that shape arithmetic computes, through a Cast: the N of a mean written as a sum."""
         node = value.producer()
-        while (
-            node is not None
-            and node.op_type in ("Cast", "Identity", "CastLike")
-            and node.inputs[0] is not None
-        ):
+        while node is not None and node.op_type in ("Cast", "Identity") and node.inputs[0] is not None:
+            if self.facts.shapes.dtype(value) not in _EXACT_FOR_SIZES:
+                return None
             value = node.inputs[0]
             node = value.producer()
         known = self.facts.shapes.integers(value)
@@ -121,9 +120,10 @@ class Context:
         extended = self.frame.extended(layout, shape)
         if isinstance(extended, End):
             return extended
-        axes = frozenset(a for a, n in zip(extended[len(extended) - len(shape):], shape, strict=True)
-                         if n != 1 and a is not None)  # fmt: skip
-        return algebra.of_atom(Opaque(value, axes)), extended
+        dims = zip(extended[len(extended) - len(shape) :], shape, strict=True)
+        lies = tuple(None if n == 1 else axis for axis, n in dims)
+        axes = frozenset(axis for axis in lies if axis is not None)
+        return algebra.of_atom(Opaque((value, lies), axes)), extended
 
 
 Operator = Callable[[Context, ir.Node], Traced | End]

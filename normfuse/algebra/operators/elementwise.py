@@ -41,8 +41,6 @@ def _binary(combine: _Combine) -> Operator:
             return operands
         p, q, layout = operands
         result = combine(context.frame.algebra, p, q)
-        if result is not None and len(result) > 1 and not context.frame.algebra.contains(result, Mean):
-            return End()  # a sum that no statistic has entered: a residual stream, not a normalization
         return context.result(node, result, layout)
 
     return operator
@@ -103,6 +101,10 @@ def _identity(context: Context, node: ir.Node) -> Traced | End:
     return context.first(node)
 
 
+def _quantize(_: Context, __: ir.Node) -> Traced | End:
+    return End("qdq-boundary", "a value inside is quantized")
+
+
 def _dropout(context: Context, node: ir.Node) -> Traced | End:
     training = context.constant(node.inputs[2]) if len(node.inputs) > 2 else np.array(False)
     if training is None or bool(np.any(training)) or any(out.uses() for out in node.outputs[1:]):
@@ -132,14 +134,23 @@ def _pow(context: Context, node: ir.Node) -> Traced | End:
         return End("exponent-not-constant", f"the exponent {exponent.name!r} is computed at run time")  # type: ignore[union-attr]
     power = context.facts.constants.scalar(exponent)
     if power is None or not np.isfinite(power) or power == 0:
-        return End("exponent!=2")
-    rank = context.facts.shapes.rank(exponent)
-    if rank is None or rank > len(x.layout):
-        return End()
+        return End("exponent!=2", "the exponent is not one number")
+    expanded = _expands(context, x, exponent)
+    if expanded is not None:
+        return expanded
     exact = Fraction(power).limit_denominator(64)
     if float(exact) != power:
         return End("exponent!=2", f"the exponent is {power:g}")
     return context.result(node, context.frame.algebra.power(x.polynomial, exact), x.layout)
+
+
+def _expands(context: Context, x: Traced, operand: ir.Value | None) -> End | None:
+    """An End where a constant operand is not known to broadcast into the traced value."""
+    shape = context.facts.shapes.of(operand)
+    layout = End() if shape is None else context.frame.extended(x.layout, shape)
+    if isinstance(layout, End):
+        return layout
+    return None if layout == x.layout else End("affine-expands-shape", "an operand enlarges the tensor")
 
 
 def _abs(context: Context, node: ir.Node) -> Traced | End:
@@ -158,6 +169,9 @@ def _max(context: Context, node: ir.Node) -> Traced | End:
     others = [v for v in node.inputs if context.get(v) is None]
     if len(traced) != 1:
         return End()
+    expanded = _expands(context, context.first_traced(node), others[0])
+    if expanded is not None:
+        return expanded
     return _clamped(context, node, context.first_traced(node), context.facts.constants.scalar(others[0]))
 
 
@@ -208,6 +222,7 @@ ELEMENTWISE: dict[str, Operator] = {
     "Clip": _clip,
     "Relu": _relu,
     "Identity": _identity,
+    "QuantizeLinear": _quantize,
     "Dropout": _dropout,
     "Cast": _cast,
     "CastLike": _cast,

@@ -18,11 +18,12 @@ import onnx_ir as ir
 from normfuse.algebra.frame import End, Traced
 from normfuse.algebra.operators.context import Context, Operator
 from normfuse.algebra.polynomial import Algebra, Polynomial
+from normfuse.graph.facts import Facts
 
 _Prepare = Callable[[Algebra, Polynomial], Polynomial | None]
 
 
-def reduced_positions(context: Context, node: ir.Node, rank: int) -> frozenset[int] | None:
+def axes_of(facts: Facts, node: ir.Node, rank: int) -> frozenset[int] | None:
     """The dimensions that a reduction reduces, counted from 0; None when they are not constant.
 
     Axes are an attribute up to opset 17 (12 for ReduceSum) and an input after; none, or an empty list,
@@ -32,7 +33,7 @@ def reduced_positions(context: Context, node: ir.Node, rank: int) -> frozenset[i
     if "axes" in node.attributes:
         axes = tuple(node.attributes.get_ints("axes") or ())
     elif len(node.inputs) > 1 and node.inputs[1] is not None:
-        axes = context.facts.static_integers(node.inputs[1])
+        axes = facts.static_integers(node.inputs[1])
     if axes is None or any(not -rank <= a < rank for a in axes):
         return None
     if not axes:
@@ -43,8 +44,10 @@ def reduced_positions(context: Context, node: ir.Node, rank: int) -> frozenset[i
 def _reduce(prepare: _Prepare, *, total: bool, root: bool = False) -> Operator:
     def operator(context: Context, node: ir.Node) -> Traced | End:
         x = context.first(node)
-        positions = reduced_positions(context, node, len(x.layout))
+        positions = axes_of(context.facts, node, len(x.layout))
         if positions is None:
+            if len(node.inputs) > 1 and context.facts.constants.depends_on_overridable(node.inputs[1]):
+                return End("overridable-initializer", "the axes are a graph input as well")
             return End("", "the axes are not constant")
         keep = bool(node.attributes.get_int("keepdims", 1))
         return reduce(context, node, x, positions, prepare, keep=keep, total=total, root=root)

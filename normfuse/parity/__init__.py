@@ -1,0 +1,24 @@
+"""Does a rewritten model still compute the same?
+
+`check` judges the rewrites between two models, one by one and together; `verify` compares any two models,
+and `locate` finds where they begin to differ.
+"""
+
+from normfuse.parity.check import UnverifiedError, check, locate, verify
+from normfuse.parity.given import read_inputs
+from normfuse.parity.settings import Boundary, Settings
+from normfuse.parity.verdict import ModelVerdict, OutputFigures, Parity, SiteVerdict
+
+__all__ = [
+    "Boundary",
+    "ModelVerdict",
+    "OutputFigures",
+    "Parity",
+    "Settings",
+    "SiteVerdict",
+    "UnverifiedError",
+    "check",
+    "locate",
+    "read_inputs",
+    "verify",
+]

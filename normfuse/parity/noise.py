@@ -1,0 +1,63 @@
+"""The noise floor: how far a result moves when what it is computed from moves by one ulp.
+
+A computation cannot be held to more than its own sensitivity. If every float input is known to one unit in
+the last place, results that differ by what such a nudge causes are equally right. That adapts a bound to the
+depth and the conditioning of the model, where one constant would fail deep models and pass shallow ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.random import Generator
+
+from normfuse.parity.reference import is_float
+from normfuse.parity.settings import Array
+
+# Unit roundoff: half the distance from 1 to the next number.
+ROUNDOFF: dict[Any, float] = {
+    np.dtype(ml_dtypes.bfloat16): 2.0**-8,
+    np.dtype(np.float16): 2.0**-11,
+    np.dtype(np.float32): 2.0**-24,
+    np.dtype(np.float64): 2.0**-53,
+}
+WORDS: dict[int, Any] = {2: np.int16, 4: np.int32, 8: np.int64}
+
+
+def roundoff(dtype: Any) -> float:
+    """Unit roundoff of a float type; 0 for integers, which are exact."""
+    return ROUNDOFF.get(np.dtype(dtype), 0.0)
+
+
+def nudge(array: Array, rng: Generator) -> Array:
+    """Every element moved to a neighbour in its own type, up or down at random; zeros stay zero.
+
+    The bits of an IEEE number, read as an integer, count magnitudes: plus or minus 1 is one ulp.
+    """
+    if not is_float(array):
+        return array
+    words = np.ascontiguousarray(array).view(WORDS[array.dtype.itemsize])
+    step = rng.integers(0, 2, words.shape, dtype=np.int8) * 2 - 1
+    moved = (words + step.astype(words.dtype)).view(array.dtype).reshape(array.shape)
+    with np.errstate(invalid="ignore"):  # bfloat16 has signalling NaNs for numpy
+        keep = ~np.isfinite(array) | ~np.isfinite(moved) | (array == 0)
+    return np.asarray(np.where(keep, array, moved), array.dtype)
+
+
+def nudge_halfway(array: Array, rng: Generator) -> Array:
+    """The same by half an ulp, in float64: the rounding error of storing the value at all.
+
+    There is nothing between two neighbours in float64 itself, so there it is a whole ulp.
+    """
+    if not is_float(array) or array.dtype == np.float64:
+        return nudge(array, rng)
+    wide = array.astype(np.float64)
+    return (wide + nudge(array, rng).astype(np.float64)) / 2
+
+
+def nudge_all(feed: Mapping[str, Array], rng: Generator) -> dict[str, Array]:
+    """Every float value of a mapping moved by one ulp."""
+    return {name: nudge(value, rng) for name, value in feed.items()}

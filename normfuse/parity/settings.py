@@ -1,0 +1,61 @@
+"""What a parity check is asked to do: plain frozen data, given by the caller."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.generic]
+Feed = Mapping[str, Array]
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """Where one rewrite begins and ends, by names that exist in both models.
+
+    kind: the family ("LayerNorm", "RMSNorm", "BatchNorm", "Affine", …).
+    input, output: the values that the rewrite reads and writes; an output keeps its name.
+    label: what a user calls it, such as the name of its anchor node.
+    inputs: all values that it reads, where there are several (a residual add); else empty.
+    """
+
+    kind: str
+    input: str
+    output: str
+    label: str = ""
+    inputs: tuple[str, ...] = ()
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """All values that the rewrite reads."""
+        return self.inputs or (self.input,)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to check.
+
+    provider: "cpu", "cuda", "openvino", or the full name of an execution provider.
+    dims: values for symbolic dimensions, where the made ones are not wanted (`--dim S=7`).
+    seed: what random inputs are made from; the same seed makes the same inputs.
+    inputs: the user's own inputs, one mapping a run; made ones are used when there are none.
+    given: how single inputs are made, "random:LOW:HIGH", "zeros", "ones" or a `.npy` file (`--input`).
+    deployed: also run at the optimization level that users deploy with.
+    max_memory: bytes; above it, sites are certified one by one on made inputs and the model is not run.
+    record_memory: bytes of intermediate values that are held at a time.
+    custom_operators: the library that a model with custom operators needs.
+    """
+
+    provider: str = "cpu"
+    dims: Mapping[str, int] = field(default_factory=dict)
+    seed: int = 0
+    inputs: Sequence[Feed] = ()
+    given: Mapping[str, str] = field(default_factory=dict)
+    deployed: bool = True
+    max_memory: int | None = None
+    record_memory: int = 512 << 20
+    custom_operators: Path | None = None

@@ -1,0 +1,64 @@
+"""What all printed pages share: the console, colours, the head of a page, a labelled line.
+
+Colours only on a terminal and not under NO_COLOR; nothing is wrapped where the output is not one.
+"""
+
+from __future__ import annotations
+
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from normfuse.report.record import Report, Status
+from normfuse.report.text import plural, printable
+
+STYLES: dict[Status, str] = {
+    "fused": "green",
+    "folded": "green",
+    "guarded": "cyan",
+    "left": "yellow",
+    "rolled-back": "red",
+}
+NOTHING_FOUND = "  nothing found that is a normalization or folds into weights"
+_PIPE_WIDTH = 10_000
+
+
+def console(stderr: bool = False) -> Console:
+    """Where to print: names are never read as markup, and lines are not broken when piped."""
+    out = Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=False)
+    if not out.is_terminal:
+        out.width = _PIPE_WIDTH
+    return out
+
+
+def print_head(report: Report, out: Console) -> None:
+    """Which model, for which target, how large."""
+    out.print(Text(printable(report.model), style="bold"))
+    nodes = plural(report.nodes_before, "node")
+    if report.nodes_after != report.nodes_before:
+        nodes = f"{report.nodes_before:,} → {plural(report.nodes_after, 'node')}"
+    opset = f"opset {report.opset_before}"
+    if report.opset_after != report.opset_before:
+        opset = f"opset {report.opset_before} → {report.opset_after}"
+    out.print(Text(f"  target {report.target}, {opset}, {nodes}", style="dim"))
+
+
+def print_warnings(report: Report, out: Console) -> None:
+    """What the user should know before anything else."""
+    for warning in report.warnings:
+        out.print(Text.assemble(("  warning: ", "bold yellow"), printable(warning)))
+
+
+def print_line(out: Console, label: str, style: str, text: str, body: str = "") -> None:
+    """A label and what it says; long lines stay in their column."""
+    row = Table.grid(padding=(0, 1, 0, 0))
+    row.add_column(min_width=13)
+    row.add_column(overflow="fold")
+    row.add_row(Text(label, style=style), Text(text, style=body))
+    print_indented(out, row, 2)
+
+
+def print_indented(out: Console, what: RenderableType, columns: int) -> None:
+    """Something that stays in its column, also where it is wrapped."""
+    out.print(Padding(what, (0, 0, 0, columns), expand=False))

@@ -1,0 +1,146 @@
+"""A run for people: what was found, what became of it and why, whether it holds, and where it is.
+
+    model.onnx
+      LayerNorm   25 fused    → LayerNormalization
+      BatchNorm   43 folded   → Conv
+      left as they are
+        2 RMSNorm  eps-outside-sqrt  epsilon is added to the deviation, not to the variance
+      verified      on cpu, 6 inputs; worst: 'logits', off by 3.1e-07 relative (allowed 1.0e-04)
+      written       model.fused.onnx, 4.1 MB (was 4.2 MB)
+
+Warnings come first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from normfuse.norms.refusal import REASONS
+from normfuse.report.comparison import verdict_line
+from normfuse.report.printing import (
+    NOTHING_FOUND,
+    STYLES,
+    print_head,
+    print_indented,
+    print_line,
+    print_warnings,
+)
+from normfuse.report.record import Report, Site
+from normfuse.report.text import few, plural, printable, seconds, size
+
+
+def print_summary(report: Report, out: Console) -> None:
+    """The whole run."""
+    print_head(report, out)
+    print_warnings(report, out)
+    if report.sites:
+        print_indented(out, _counts(report), 2)
+    else:
+        out.print(NOTHING_FOUND)
+    _print_left(report, out)
+    out.print()
+    _print_parity(report, out)
+    _print_written(report, out)
+    _print_time(report, out)
+
+
+def _counts(report: Report) -> Table:
+    """One row a kind: how many of each status, and as what."""
+    table = Table.grid(padding=(0, 3, 0, 0))
+    for kind in dict.fromkeys(site.kind for site in report.sites):
+        sites = [site for site in report.sites if site.kind == kind]
+        statuses = Counter(site.status for site in sites)
+        counts = Text(", ").join(
+            Text(f"{statuses[status]:,} {status}", style=style)
+            for status, style in STYLES.items()
+            if statuses[status]
+        )
+        operators = Counter(
+            site.operator for site in sites if site.operator and site.status in ("fused", "folded", "guarded")
+        )
+        made = ", ".join(
+            f"{name}" if len(operators) == 1 else f"{count} {name}" for name, count in operators.items()
+        )
+        table.add_row(printable(kind), counts, Text(f"→ {printable(made)}" if made else "", style="dim"))
+    return table
+
+
+def _groups(report: Report) -> dict[tuple[str, str], list[Site]]:
+    """What was left, by kind and reason, the most frequent first."""
+    groups: dict[tuple[str, str], list[Site]] = {}
+    for site in report.sites:
+        if site.status in ("left", "rolled-back"):
+            groups.setdefault((site.kind, site.reason or site.status), []).append(site)
+    return dict(sorted(groups.items(), key=lambda item: -len(item[1])))
+
+
+def _print_left(report: Report, out: Console) -> None:
+    groups = _groups(report)
+    if not groups:
+        return
+    out.print()
+    out.print(Text("  left as they are", style="bold"))
+    for (kind, reason), sites in groups.items():
+        style = STYLES[sites[0].status]
+        counted = f"{len(sites):,} {printable(kind)}  "
+        print_indented(out, Text.assemble(counted, (reason, style), f"  {REASONS.get(reason, '')}"), 4)
+        print_indented(out, Text(few([site.anchor for site in sites]), style="dim"), 6)
+    out.print(Text("    normfuse inspect MODEL says more about each", style="dim"))
+
+
+def _print_parity(report: Report, out: Console) -> None:
+    verdict = report.parity
+    if verdict is None or verdict.result == "not-run":
+        if report.changed:
+            why = verdict.detail if verdict is not None else ""
+            text = printable(why) or "nothing proves that the result computes the same"
+            print_line(out, "not verified", "yellow", text)
+        return
+    label, style = {
+        "equal": ("verified", "green"),
+        "failed": ("differs", "bold red"),
+        "inconclusive": ("inconclusive", "yellow"),
+    }[verdict.result]
+    print_line(out, label, style, verdict_line(verdict))
+    for note in verdict.notes:
+        print_line(out, "", "", printable(note), body="dim")
+    improved = sum(site.parity is not None and site.parity.result == "improved" for site in report.sites)
+    if improved:
+        print_line(
+            out, "", "", f"{plural(improved, 'site')} closer to the exact result than before", body="dim"
+        )
+
+
+def _print_written(report: Report, out: Console) -> None:
+    if report.written is None:
+        print_line(out, "not written", "", "no file was changed")
+        return
+    text = printable(report.written)
+    if report.bytes_after:
+        text += f", {size(report.bytes_after)}"
+        if report.bytes_before:
+            text += f" (was {size(report.bytes_before)})"
+    print_line(
+        out, "written", "green", text if report.changed else f"{text}; nothing to rewrite, so it is a copy"
+    )
+    if report.depends_on:
+        names = few([Path(name).name for name in report.depends_on])
+        print_line(out, "", "", f"it uses the weights in {names}: keep the files together", body="dim")
+    if not report.standard_onnx:
+        print_line(
+            out, "", "", "it has operators that only onnxruntime knows; --target onnx avoids them", body="dim"
+        )
+
+
+def _print_time(report: Report, out: Console) -> None:
+    parts = {name: value for name, value in report.seconds.items() if name != "total"}
+    total = report.seconds.get("total", sum(parts.values()))
+    if not report.seconds:
+        return
+    detail = ", ".join(f"{name} {seconds(value)}" for name, value in parts.items())
+    print_line(out, "time", "", f"{seconds(total)} ({detail})" if detail else seconds(total), body="dim")

@@ -1,0 +1,86 @@
+"""What a polynomial is worth: its atoms evaluated in float64, to be held against what ONNX's operators compute."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from normfuse.algebra.frame import Frame, Traced
+from normfuse.algebra.polynomial import (
+    Atom,
+    Base,
+    Clamp,
+    Magnitude,
+    Mean,
+    Monomial,
+    Opaque,
+    Polynomial,
+    Power,
+    Size,
+)
+
+Array = np.ndarray[Any, Any]
+
+
+class Evaluation:
+    """Polynomials of one frame at one point.
+
+    base: the value that the walk started from. opaque: arrays by the key of the atom. sizes: by symbol.
+    Every result has the rank of the frame, with size 1 along the axes on which it does not vary.
+    """
+
+    def __init__(
+        self,
+        frame: Frame,
+        base: Array,
+        opaque: Mapping[Any, Array] | None = None,
+        sizes: Mapping[str, int] | None = None,
+    ) -> None:
+        self.frame, self.base = frame, base
+        self.opaque, self.sizes = opaque or {}, sizes or {}
+        self.shape = base.shape
+
+    def polynomial(self, p: Polynomial) -> Array:
+        """The sum of its terms."""
+        total = np.zeros((1,) * len(self.shape))
+        for monomial, coefficient in p.items():
+            total = total + coefficient * self._monomial(monomial)
+        return total
+
+    def _monomial(self, monomial: Monomial) -> Array:
+        product = np.ones((1,) * len(self.shape))
+        for number, exponent in monomial:
+            product = product * np.power(self._atom(self.frame.algebra.atoms[number]), float(exponent))
+        return product
+
+    def _atom(self, atom: Atom) -> Array:
+        if isinstance(atom, Base):
+            return self.base
+        if isinstance(atom, Mean):
+            inner = self._monomial(atom.of)
+            full = [self.shape[k] if k in atom.axes else n for k, n in enumerate(inner.shape)]
+            return np.mean(np.broadcast_to(inner, full), axis=tuple(atom.axes), keepdims=True)
+        if isinstance(atom, Power):
+            return self.polynomial(atom.of)
+        if isinstance(atom, Clamp):
+            return np.maximum(self.polynomial(atom.of), atom.least)
+        if isinstance(atom, Magnitude):
+            return np.abs(self._atom(self.frame.algebra.atoms[atom.of]))
+        if isinstance(atom, Opaque):
+            sizes = [self.shape[k] if k in atom.axes else 1 for k in range(len(self.shape))]
+            return self.opaque[atom.key].reshape(sizes)
+        assert isinstance(atom, Size)
+        return np.full((1,) * len(self.shape), float(self.sizes[atom.symbol]))
+
+    def value(self, traced: Traced) -> Array:
+        """A value of the walk, its dimensions where its layout says that they are."""
+        axes = [k for k in traced.layout if k is not None]
+        assert len(set(axes)) == len(axes), "an axis lies in two places"
+        found = self.polynomial(traced.polynomial)
+        assert all(n == 1 or k in axes for k, n in enumerate(found.shape)), "it varies outside of its layout"
+        full = [self.shape[k] if k in axes else 1 for k in range(len(self.shape))]
+        order = axes + [k for k in range(len(full)) if k not in axes]
+        moved = np.broadcast_to(found, full).transpose(order)
+        return moved.reshape([1 if k is None else self.shape[k] for k in traced.layout])
