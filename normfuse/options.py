@@ -13,7 +13,10 @@ from normfuse.errors import UsageError
 Leave = Callable[[str, str, str], str | None]
 """(kind, anchor, output name) -> the reason code for which a site is left out, or None."""
 
-KINDS = ("LayerNorm", "RMSNorm", "InstanceNorm", "BatchNorm", "Affine", "Residual")
+KINDS = (
+    *("LayerNorm", "RMSNorm", "L2Norm", "InstanceNorm", "GroupNorm", "WeightNorm"),
+    *("BatchNorm", "Affine", "Residual"),
+)
 
 
 @dataclass(frozen=True)

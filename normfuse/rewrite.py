@@ -8,17 +8,22 @@ the site computes, so a rewrite is undone by running this again on the source wi
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
+from normfuse.algebra.operators import REDUCTIONS
 from normfuse.folding import fold_all
 from normfuse.graph.facts import Facts
+from normfuse.graph.functions import inlined
 from normfuse.graph.opset import raised
-from normfuse.graph.surgery import replace
+from normfuse.graph.surgery import add_constant, replace, reroute
+from normfuse.norms.candidates import FUSED_NORMS
 from normfuse.norms.find import find
 from normfuse.norms.norm import Norm
 from normfuse.norms.refusal import Refusal
+from normfuse.norms.weights import find_weight_norms
 from normfuse.options import Leave
 from normfuse.parity import Boundary
 from normfuse.report.record import Site
@@ -41,13 +46,35 @@ class Rewritten:
 
 
 def rewrite(model: ir.Model, target: Target, leave: Leave) -> Rewritten:
-    """Rewrite `model` for `target`; the model may be changed, and the one in the result is what counts."""
+    """Rewrite `model` for `target`; the model may be changed, and the one in the result is what counts.
+
+    Model-local functions that hold a candidate are inlined, but only where that lets something be rewritten.
+    """
+    flat = inlined(model, _may_be_candidate) if model.functions else None
+    if flat is None:
+        return _rewrite(model, target, leave)
+    with_functions = _rewrite(model.clone(), target, leave)
+    without = _rewrite(flat, target, leave)
+    return without if _rewrites(without) > _rewrites(with_functions) else with_functions
+
+
+def _may_be_candidate(node: ir.Node) -> bool:
+    normalizations = ("BatchNormalization", "GroupNormalization", *FUSED_NORMS)
+    return node.domain in ("", "ai.onnx") and (node.op_type in REDUCTIONS or node.op_type in normalizations)
+
+
+def _rewrites(done: Rewritten) -> int:
+    return sum(site.status in ("fused", "folded") for site in done.sites)
+
+
+def _rewrite(model: ir.Model, target: Target, leave: Leave) -> Rewritten:
     facts = Facts(model)
     norms = [n for n in _wanted(facts, leave) if not _is_standard(n, target)]
     higher = _raise(model, norms, target)
     if higher is not None:
         facts = Facts(higher)
     done = Rewritten(facts.model)
+    _compute_weights(facts, leave, done)
     _fuse(facts, target, leave, done)
     _fold(facts, leave, done)
     if target.guards_residuals:
@@ -82,6 +109,26 @@ def _anchor(value: ir.Value) -> str:
     """The name under which a user knows the node that computes a value."""
     producer = value.producer()
     return (producer.name if producer is not None else None) or value.name or ""
+
+
+def _compute_weights(facts: Facts, leave: Leave, done: Rewritten) -> None:
+    for graph in _graphs(facts.model):
+        for found in list(find_weight_norms(facts, graph)):
+            anchor, name = _anchor(found.output), found.output.name or ""
+            site = Site(
+                kind="WeightNorm",
+                status="folded",
+                anchor=anchor,
+                output=name,
+                spelling=" ".join(n.op_type for n in found.spelled),
+                operator="Constant",
+            )
+            reason = leave(site.kind, anchor, name)
+            if reason is not None:
+                done.sites.append(dataclasses.replace(site, status="left", operator=None, reason=reason))
+                continue
+            removed = reroute(facts, found.output, add_constant(facts, found.array, name))
+            done.sites.append(dataclasses.replace(site, nodes_replaced=removed))
 
 
 def _fuse(facts: Facts, target: Target, leave: Leave, done: Rewritten) -> None:

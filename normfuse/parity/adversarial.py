@@ -21,9 +21,9 @@ import numpy as np
 from numpy.random import Generator
 from onnx import AttributeProto, NodeProto, numpy_helper
 
+from normfuse.parity.dtypes import HALVES, is_float
 from normfuse.parity.extract import Piece, operators
 from normfuse.parity.model import FLOATS
-from normfuse.parity.reference import HALVES, is_float
 from normfuse.parity.settings import Array
 
 Variant = tuple[str, dict[str, Array]]
@@ -56,7 +56,7 @@ def is_normalization(pieces: Sequence[Piece]) -> bool:
 
 
 def _linear_rows() -> list[tuple[str, float, float]]:
-    return [("normal", 1.0, 0.0), ("zero", 0.0, 0.0), ("shifted", 1.0, 3.0)]
+    return [("normal", 1.0, 0.0), ("zero", 0.0, 0.0)]
 
 
 def _normal_rows(pieces: Sequence[Piece], half: bool) -> list[tuple[str, float, float]]:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from normfuse.parity.dtypes import is_float
 from normfuse.parity.noise import WORDS
-from normfuse.parity.reference import is_float
 from normfuse.parity.settings import Array
 
 TOWERING = 1e3

@@ -17,11 +17,11 @@ from numpy.random import Generator
 from onnx import TensorProto, numpy_helper
 
 from normfuse.parity.compare import Distance, distance
+from normfuse.parity.dtypes import is_float
 from normfuse.parity.inputs import Trial
 from normfuse.parity.model import FLOATS, Model, constant_of
 from normfuse.parity.noise import nudge, nudge_all
 from normfuse.parity.propagate import site_noise
-from normfuse.parity.reference import is_float
 from normfuse.parity.roles import role_of
 from normfuse.parity.sessions import Runner, RuntimeRefusalError, open_variant
 from normfuse.parity.settings import Array, Settings

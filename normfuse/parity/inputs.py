@@ -7,6 +7,7 @@ the original itself refuses (an image that must be a multiple of 32) is tried at
 
 from __future__ import annotations
 
+import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,22 +18,34 @@ import onnx
 from numpy.random import Generator
 
 from normfuse.errors import CannotVerifyError, UsageError
+from normfuse.parity.dtypes import HALVES
 from normfuse.parity.model import Model
-from normfuse.parity.reference import HALVES
 from normfuse.parity.roles import Role, role_of
 from normfuse.parity.sessions import Runner, RuntimeRefusalError
 from normfuse.parity.settings import Array, Settings
 from normfuse.parity.symbols import Shapes, check_names, describe, read_shapes, several, single
 
+# Seconds of one run above which fewer runs are made.
+HEAVY = 0.5
+
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One set of inputs, the sizes of its dynamic dimensions, and what the original makes of it."""
+    """One set of inputs, the sizes of its dynamic dimensions, and what the original makes of it.
+
+    seconds: how long that took.
+    """
 
     label: str
     feed: Mapping[str, Array]
     baseline: Mapping[str, Any]
     sizes: Mapping[str, int]
+    seconds: float = 0.0
+
+    @property
+    def heavy(self) -> bool:
+        """Whether a run takes so long that each one must be worth it."""
+        return self.seconds > HEAVY
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,9 +199,11 @@ def trials(model: Model, original: Runner, settings: Settings) -> tuple[list[Tri
         )
     found = [first]
     notes = maker.choices()
-    hard = _accepted(maker, original, iter([dict(first.sizes)]), "rows")
-    if isinstance(hard, Trial) and len(maker.roles) < len(maker.dtypes):
-        found.append(hard)
+    if first.heavy and not maker.shapes.symbols:
+        return found, [*notes, "a run takes long, so only one set of inputs is used; each rewrite sees more"]
+    if not first.heavy and len(maker.roles) < len(maker.dtypes):
+        hard = _accepted(maker, original, iter([dict(first.sizes)]), "rows")
+        found += [hard] if isinstance(hard, Trial) else []
     tried = (sizes for sizes in single(maker.shapes, settings.dims) if sizes != first.sizes)
     second = _accepted(maker, original, tried, "shifted")
     if isinstance(second, str) or not maker.shapes.symbols:
@@ -216,11 +231,13 @@ def _accepted(maker: Maker, original: Runner, tries: Iterator[dict[str, int]], r
             continue
         seen.add(key)
         feed = maker.feed(sizes, recipe)
+        started = time.perf_counter()
         try:
             baseline = original.run(feed)
         except RuntimeRefusalError as error:
             said = said or str(error)
             continue
+        seconds = time.perf_counter() - started
         label = ", ".join(part for part in (describe(sizes), recipe, f"seed {maker.settings.seed}") if part)
-        return Trial(label, feed, baseline, sizes)
+        return Trial(label, feed, baseline, sizes, seconds)
     return said or "there is no size to try"

@@ -10,26 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 from numpy.random import Generator
 
-from normfuse.parity.reference import is_float
+from normfuse.parity.dtypes import is_float
 from normfuse.parity.settings import Array
 
-# Unit roundoff: half the distance from 1 to the next number.
-ROUNDOFF: dict[Any, float] = {
-    np.dtype(ml_dtypes.bfloat16): 2.0**-8,
-    np.dtype(np.float16): 2.0**-11,
-    np.dtype(np.float32): 2.0**-24,
-    np.dtype(np.float64): 2.0**-53,
-}
+# Integers of the same width, to count neighbours with.
 WORDS: dict[int, Any] = {2: np.int16, 4: np.int32, 8: np.int64}
-
-
-def roundoff(dtype: Any) -> float:
-    """Unit roundoff of a float type; 0 for integers, which are exact."""
-    return ROUNDOFF.get(np.dtype(dtype), 0.0)
 
 
 def nudge(array: Array, rng: Generator) -> Array:

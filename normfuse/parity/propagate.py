@@ -18,9 +18,9 @@ from numpy.random import Generator
 from onnx import TypeProto, helper
 
 from normfuse.parity.compare import Distance, distance, magnitude
+from normfuse.parity.dtypes import is_float
 from normfuse.parity.inputs import Trial
 from normfuse.parity.model import Model
-from normfuse.parity.reference import is_float
 from normfuse.parity.sessions import RuntimeRefusalError, open_variant, open_with_outputs
 from normfuse.parity.settings import Array, Settings
 

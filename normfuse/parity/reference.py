@@ -12,15 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import onnx
+from numpy.random import Generator
 from onnx import AttributeProto, TensorProto, numpy_helper
 
+from normfuse.parity.dtypes import is_float
 from normfuse.parity.model import FLOATS, subgraphs
+from normfuse.parity.noise import nudge_halfway
 from normfuse.parity.settings import Array
 
-HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 # Attributes that name a data type to compute in or to cast to.
 TYPE_ATTRIBUTES = ("to", "dtype", "stash_type")
 
@@ -40,11 +41,6 @@ REFUSALS = (
 
 class CannotEvaluateError(Exception):
     """float64 evaluation is not possible for these nodes; the text says why."""
-
-
-def is_float(array: Any) -> bool:
-    """Whether an array is of a floating type, bfloat16 included."""
-    return isinstance(array, np.ndarray) and (array.dtype.kind == "f" or array.dtype in HALVES)
 
 
 def evaluator(proto: onnx.ModelProto) -> Any:
@@ -71,6 +67,7 @@ class Float64:
     proto: onnx.ModelProto
     constants: Mapping[str, Array]
     _evaluator: Any = field(repr=False)
+    _nudged: dict[str, Array] = field(default_factory=dict)
 
     @staticmethod
     def of(piece: onnx.ModelProto) -> Float64:
@@ -95,6 +92,12 @@ class Float64:
         except REFUSALS as error:
             raise CannotEvaluateError(str(error)) from error
         return values
+
+    def nudged(self, rng: Generator) -> Mapping[str, Array]:
+        """The constants moved by half an ulp; drawn once, for they are the same on every input."""
+        if not self._nudged:
+            self._nudged.update({k: nudge_halfway(v, rng) for k, v in self.constants.items()})
+        return self._nudged
 
     def output(self, feed: Mapping[str, Array], constants: Mapping[str, Array] | None = None) -> Array:
         """The piece's output."""

@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from normfuse.parity.compare import distance
+from normfuse.parity.dtypes import roundoff
 from normfuse.parity.inputs import Trial
 from normfuse.parity.model import Model
-from normfuse.parity.noise import nudge_all, roundoff
+from normfuse.parity.noise import nudge_all
 from normfuse.parity.sessions import RuntimeRefusalError, open_with_outputs
 from normfuse.parity.settings import Array, Boundary, Settings
 from normfuse.parity.verdict import SiteVerdict

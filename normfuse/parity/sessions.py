@@ -21,6 +21,7 @@ import onnx
 
 from normfuse.errors import CannotVerifyError
 from normfuse.parity.model import Model, serialize
+from normfuse.parity.reference import REFUSALS, CannotEvaluateError, evaluator
 from normfuse.parity.settings import Array, Feed, Settings
 
 Level = Literal["off", "deployed"]
@@ -205,17 +206,21 @@ class Reference:
     """ONNX's reference evaluator, for what the runtime has no kernel for (bfloat16 on CPU)."""
 
     def __init__(self, proto: onnx.ModelProto) -> None:
-        from normfuse.parity.reference import evaluator
-
-        self._evaluator = evaluator(proto)
+        try:
+            self._evaluator = evaluator(proto)
+        except CannotEvaluateError as error:
+            raise RuntimeRefusalError(first_line(error), "NotImplemented") from error
         self.outputs = tuple(o.name for o in proto.graph.output)
 
     def run(self, feed: Feed, names: Sequence[str] | None = None) -> dict[str, Any]:
         """Run once, in the model's own data types."""
         wanted = list(names if names is not None else self.outputs)
-        with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore")
-            return dict(zip(wanted, self._evaluator.run(wanted, dict(feed)), strict=True))
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                return dict(zip(wanted, self._evaluator.run(wanted, dict(feed)), strict=True))
+        except REFUSALS as error:
+            raise RuntimeRefusalError(first_line(error), type(error).__name__) from error
 
 
 class Fresh:

@@ -12,23 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import onnx
-from numpy.random import Generator
 
 from normfuse.parity.adversarial import Variant, is_normalization, variants
+from normfuse.parity.crop import cropped, distinct, shrunk
 from normfuse.parity.extract import CannotExtractError, Piece, extract
-from normfuse.parity.judge import Judgement, judge, sensitivity
-from normfuse.parity.model import Model, serialize
-from normfuse.parity.noise import nudge_all, nudge_halfway, roundoff
-from normfuse.parity.reference import CannotEvaluateError, Float64, is_float, reduction_size
-from normfuse.parity.sessions import Reference, Runner, RuntimeRefusalError, Session
-from normfuse.parity.settings import Array, Boundary, Settings
+from normfuse.parity.judge import Judgement
+from normfuse.parity.model import Model
+from normfuse.parity.sessions import RuntimeRefusalError
+from normfuse.parity.settings import Boundary, Settings
+from normfuse.parity.sides import Sides
 from normfuse.parity.verdict import SiteVerdict
-
-# Spatial extent that a recorded input of a linear operator is cut to: two borders and an interior.
-CROP = 12
-# Below this many elements a random nudge may happen to cancel, so a second one is drawn.
-SMALL = 512
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,13 +72,15 @@ def certify(site: Site, recordings: Sequence[Variant], settings: Settings) -> Ce
         return Certificate(SiteVerdict("inconclusive", detail="no input could be recorded"))
     rng = np.random.default_rng(settings.seed)
     pieces = (site.before, site.after)
-    recordings = list(recordings)
-    if not is_normalization(pieces):
-        recordings = _cropped(site, recordings, settings)
     try:
-        bench = Bench.of(site, recordings[0][1], settings)
-        made = variants(recordings[0][1], site.boundary.reads, pieces, rng)
-        judged = [(label, bench.judge(feed, rng)) for label, feed in (*recordings, *made)]
+        sides = Sides.of(*pieces, recordings[0][1], settings)
+        if is_normalization(pieces):
+            sample = shrunk(sides, recordings[0][1], site.boundary.reads)
+        else:
+            recordings = distinct(cropped(sides, recordings))
+            sample = recordings[0][1]
+        made = variants(sample, site.boundary.reads, pieces, rng)
+        judged = [(label, sides.judge(feed, rng)) for label, feed in (*recordings, *made)]
     except RuntimeRefusalError as error:
         return Certificate(SiteVerdict("failed", detail=f"the replacement does not run: {error}"))
     verdict = conclude(judged)
@@ -124,118 +119,6 @@ def _excess(judgement: Judgement) -> float:
 
 def _verdict(result: Any, judgement: Judgement, detail: str) -> SiteVerdict:
     return SiteVerdict(result, judgement.error_before, judgement.error_after, judgement.allowed, detail)
-
-
-@dataclass(frozen=True, eq=False)
-class Bench:
-    """Everything one site is run with."""
-
-    before: Runner
-    after: Runner
-    truth: Float64 | None
-    output: str
-    inputs: tuple[tuple[str, ...], tuple[str, ...]]
-    unit: float
-    normalizes: bool
-
-    @staticmethod
-    def of(site: Site, feed: Mapping[str, Array], settings: Settings) -> Bench:
-        """Sessions for both sides; an original without a kernel is run by the reference evaluator."""
-        old, new = site.before.proto(feed), site.after.proto(feed)
-        # One thread: a pool for each of many small sessions costs more than it gains.
-        after = Session(serialize(new), settings, threads=1)
-        before: Runner
-        try:
-            before = Session(serialize(old), settings, threads=1)
-        except RuntimeRefusalError:
-            before = Reference(old)
-        try:
-            truth = Float64.of(old)
-        except CannotEvaluateError:
-            truth = None
-        inputs = (site.before.inputs, site.after.inputs)
-        normalizes = is_normalization((site.before, site.after))
-        return Bench(before, after, truth, site.boundary.output, inputs, _unit(old, feed), normalizes)
-
-    def judge(self, feed: Mapping[str, Array], rng: Generator) -> Judgement:
-        """Both sides on one input."""
-        try:
-            before = self._run(self.before, 0, feed)
-        except RuntimeRefusalError:
-            return Judgement(0, 0, 0, conclusive=False)  # made for a shape that the original does not take
-        after = self._run(self.after, 1, feed)
-        if not is_float(before):
-            same = before.shape == after.shape and bool((before == after).all())
-            return Judgement(0, 0, 0, "" if same else "integer results differ")
-        draws = 1 if before.size >= SMALL else 2
-        truth, moved, least, terms = self._truth(before, feed, draws, rng)
-        return judge(truth, moved, before, after, max(self.unit, roundoff(before.dtype)), terms, least)
-
-    def _run(self, runner: Runner, side: int, feed: Mapping[str, Array]) -> Array:
-        return np.asarray(runner.run({k: feed[k] for k in self.inputs[side]}, [self.output])[self.output])
-
-    def _truth(
-        self, before: Array, feed: Mapping[str, Array], draws: int, rng: Generator
-    ) -> tuple[Array, list[Array], float, int]:
-        """The float64 result, the same for nudged inputs, a least sensitivity, and the longest sum."""
-        given = {k: feed[k] for k in self.inputs[0]}
-        if self.truth is None:
-            again = [self._run(self.before, 0, nudge_all(given, rng)) for _ in range(draws)]
-            return before.astype(np.float64), again, 0.0, 1
-        values = self.truth.run(given)
-        moved = [self._moved(self.truth, given, rng) for _ in range(draws)]
-        terms = reduction_size(self.truth.proto, values)
-        least = self._of_one_element(self.truth, given, rng) if self.normalizes and terms == 1 else 0.0
-        return np.asarray(values[self.output]), moved, least, terms
-
-    def _moved(self, truth: Float64, feed: Mapping[str, Array], rng: Generator) -> Array:
-        inputs = {k: nudge_halfway(v, rng) for k, v in feed.items()}
-        return truth.output(inputs, {k: nudge_halfway(v, rng) for k, v in truth.constants.items()})
-
-    def _of_one_element(self, truth: Float64, feed: Mapping[str, Array], rng: Generator) -> float:
-        """The sensitivity of statistics over a single element.
-
-        The mean of one element moves with it, so a nudge shows nothing; yet a kernel rounds the two apart.
-        Two equal elements, nudged each on its own, show it.
-        """
-        twice = {k: np.tile(v, [2 if size == 1 else 1 for size in v.shape]) for k, v in feed.items()}
-        try:
-            exact = truth.output(twice)
-            return sensitivity(exact, [self._moved(truth, twice, rng)])
-        except CannotEvaluateError:
-            return 0.0  # the piece is made for this one shape
-
-
-def _unit(proto: onnx.ModelProto, feed: Mapping[str, Array]) -> float:
-    """Unit roundoff of the coarsest type that the original computes in."""
-    units = [roundoff(value.dtype) for value in feed.values() if is_float(value)]
-    for node in proto.graph.node:
-        if node.op_type == "Cast":
-            target = next(a.i for a in node.attribute if a.name == "to")
-            units.append(roundoff(onnx.helper.tensor_dtype_to_np_dtype(target)))
-    return max(units, default=0.0)
-
-
-def _cropped(site: Site, recordings: Sequence[Variant], settings: Settings) -> list[Variant]:
-    """Recorded images cut to a corner, where both sides accept that: a convolution is the same everywhere."""
-    small = [(label, {k: _corner(v) for k, v in feed.items()}) for label, feed in recordings]
-    if all(small[i][1][k].shape == v.shape for i, (_, f) in enumerate(recordings) for k, v in f.items()):
-        return list(recordings)
-    try:
-        bench = Bench.of(site, small[0][1], settings)
-        for _, feed in small:
-            for side, runner in enumerate((bench.before, bench.after)):
-                runner.run({k: feed[k] for k in bench.inputs[side]}, [bench.output])
-    except RuntimeRefusalError:
-        return list(recordings)
-    return small
-
-
-def _corner(array: Array) -> Array:
-    if array.ndim < 3 or not is_float(array):
-        return array
-    keep = (slice(0, 1), slice(None), *(slice(0, CROP) for _ in array.shape[2:]))
-    return np.ascontiguousarray(array[keep])
 
 
 def describe(verdict: SiteVerdict) -> str:

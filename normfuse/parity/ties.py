@@ -11,9 +11,10 @@ import numpy as np
 import onnx
 
 from normfuse.parity.compare import distance, magnitude
+from normfuse.parity.dtypes import roundoff
 from normfuse.parity.floor import Floor
 from normfuse.parity.inputs import Trial
-from normfuse.parity.noise import nudge_all, roundoff
+from normfuse.parity.noise import nudge_all
 from normfuse.parity.sessions import RuntimeRefusalError, open_with_outputs
 
 CHOOSERS = {"ArgMax": 0, "ArgMin": 0, "TopK": 1}

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from normfuse.parity.compare import Distance, distance, is_degenerate
+from normfuse.parity.dtypes import is_float, roundoff
 from normfuse.parity.floor import Floor
 from normfuse.parity.inputs import Trial
-from normfuse.parity.noise import roundoff
-from normfuse.parity.reference import is_float
 from normfuse.parity.sessions import Runner, RuntimeRefusalError
 from normfuse.parity.ties import is_near_tie
 from normfuse.parity.verdict import OutputFigures

@@ -1,0 +1,77 @@
+"""Smaller inputs for large sites, where the rewrite is the same everywhere along an axis.
+
+A convolution is, except at its borders: a corner of the image shows all it does. A normalization is along the
+axes that it does not normalize; which these are is found by trying.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from normfuse.parity.adversarial import Variant
+from normfuse.parity.dtypes import is_float
+from normfuse.parity.sessions import RuntimeRefusalError
+from normfuse.parity.settings import Array
+from normfuse.parity.sides import Sides
+
+# Spatial extent of a cropped image: two borders and an interior.
+EXTENT = 10
+# Normalizations of more elements than this are shrunk for the made inputs.
+LARGE = 1 << 15
+FEW = 8
+
+
+def cropped(sides: Sides, recordings: Sequence[Variant]) -> list[Variant]:
+    """Recorded images cut to a corner, where both sides accept that."""
+    small = [(label, {k: _corner(v) for k, v in feed.items()}) for label, feed in recordings]
+    if all(small[i][1][k].shape == v.shape for i, (_, f) in enumerate(recordings) for k, v in f.items()):
+        return list(recordings)
+    try:
+        for _, feed in small:
+            sides.run_before(feed)
+            sides.run_after(feed)
+    except RuntimeRefusalError:
+        return list(recordings)
+    return small
+
+
+def _corner(array: Array) -> Array:
+    if array.ndim < 3 or not is_float(array):
+        return array
+    keep = (slice(0, 1), slice(None), *(slice(0, EXTENT) for _ in array.shape[2:]))
+    return np.ascontiguousarray(array[keep])
+
+
+def distinct(recordings: Sequence[Variant]) -> list[Variant]:
+    """One recording of each shape: a linear operator does the same to other numbers."""
+    found: dict[tuple[tuple[int, ...], ...], Variant] = {}
+    for label, feed in recordings:
+        found.setdefault(tuple(value.shape for value in feed.values()), (label, feed))
+    return list(found.values())
+
+
+def shrunk(sides: Sides, feed: Mapping[str, Array], reads: Sequence[str]) -> Mapping[str, Array]:
+    """A few rows or pixels of a large input, if the original makes of them what it makes of the whole."""
+    shapes = {feed[name].shape for name in reads}
+    if len(shapes) != 1 or int(np.prod(next(iter(shapes)))) <= LARGE:
+        return feed
+    shape = next(iter(shapes))
+    try:
+        whole = sides.run_before(feed)
+        for keep in _ways(shape):
+            small = {k: np.ascontiguousarray(v[keep]) if k in reads else v for k, v in feed.items()}
+            part = sides.run_before(small)
+            if whole.shape == shape and np.array_equal(part, whole[keep], equal_nan=is_float(part)):
+                return small
+    except RuntimeRefusalError:
+        return feed  # shapes are fixed inside
+    return feed
+
+
+def _ways(shape: tuple[int, ...]) -> list[tuple[slice, ...]]:
+    """All but the last axis cut short; all but the first two (channels first)."""
+    rows = tuple(slice(0, FEW) for _ in shape[:-1])
+    pixels = tuple(slice(0, FEW) for _ in shape[2:])
+    return [(*rows, slice(None)), (slice(0, FEW), slice(None), *pixels)]
