@@ -60,7 +60,8 @@ def optimize(
     progress: called with the name of each stage when it begins.
 
     Raises InputError for what is no valid model, UsageError for options that make no sense, CannotVerifyError
-    where the result could not be run, ParityError where it does not compute the same; nothing is written then.
+    where the result could not be run, ParityError where it does not compute the same; then
+    nothing is written.
     """
     options = options or Options()
     run = _Run(options, progress or (lambda stage: None))
@@ -257,7 +258,7 @@ def _node_count(model: ir.Model) -> int:
 
 
 def _is_standard(model: ir.Model) -> bool:
-    """Whether every operator of the default domain exists in ONNX at the model's opset, and no other is used."""
+    """Whether every operator exists in ONNX at the model's opset, or is a function of the model."""
     opset = int(model.opset_imports.get("", 1))
     operators = {(n.domain, n.op_type) for n in ir.traversal.RecursiveGraphIterator(model.graph)}
     local = {(f.domain, f.name) for f in model.functions.values()}

@@ -1,14 +1,20 @@
 """A value of a walk: its polynomial, and where the axes of the base value lie in it.
 
-A polynomial forgets shapes, so each value carries a *layout*: for each of its dimensions the axis of the
-base value that lies there, or None where the dimension has size 1. With a base of shape [B, S, D]
+A polynomial forgets shapes, so each value carries a *layout*: for each of its dimensions the axes of the
+frame that lie there, none where the dimension has size 1. With a base of shape [B, S, D]
 
-    ReduceMean(axes=-1, keepdims=1)   [B, S, 1]   layout (0, 1, None)
-    ReduceMean(axes=-1, keepdims=0)   [B, S]      layout (0, 1)
-    Unsqueeze of that, axes=-1        [B, S, 1]   layout (0, 1, None), the same value again
+    ReduceMean(axes=-1, keepdims=1)   [B, S, 1]   layout ((0,), (1,), ())
+    ReduceMean(axes=-1, keepdims=0)   [B, S]      layout ((0,), (1,))
+    Unsqueeze of that, axes=-1        [B, S, 1]   layout ((0,), (1,), ()), the same value again
 
-Operands broadcast from the right. Where two axes meet that are not the same, as in x - ReduceMean(x,
-keepdims=0) with a square x, the operator computes something else, and the walk ends there with a reason.
+Operands broadcast from the right. Where two dimensions meet that do not hold the same axes, as in
+x - ReduceMean(x, keepdims=0) with a square x, the operator computes something else, and the walk ends there.
+
+A base that is a view (Reshape) of another tensor shares a frame with it: the axes are those of the common
+refinement of both shapes, so that a value can be followed from one to the other.
+
+    view [N, 4, 30*2], tensor [N, 8, 5, 6]    axes N, 4, 2, 5, 6
+    view    ((0,), (1,), (2, 3, 4))           tensor ((0,), (1, 2), (3,), (4,))
 """
 
 from __future__ import annotations
@@ -21,9 +27,8 @@ import numpy as np
 import onnx_ir as ir
 
 from normfuse.algebra.polynomial import Algebra, Coefficient, Polynomial, constant, simplified
+from normfuse.algebra.refinement import Group, Layout, refine, regroup
 from normfuse.graph.shapes import Dim
-
-Layout = tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -44,84 +49,134 @@ class End:
     detail: str = ""
 
 
+@dataclass(frozen=True)
+class View:
+    """One way in which the axes of a frame are grouped into dimensions: the base's, or its source's."""
+
+    layout: Layout
+    shape: tuple[Dim, ...]
+
+
 class Frame:
     """The axes of one base value, and the rules by which its descendants broadcast.
 
-    shape: the dimensions of the base; sizes: what was reduced over so far, each the N of a mean.
+    sizes: the lengths of the axes. base_view: how they lie in the base; source_view: in the tensor of which
+    the base is a view, where it is one. reduced: how many elements each mean so far was of.
     """
 
-    def __init__(self, shape: Sequence[Dim], dtype: ir.DataType) -> None:
-        self.shape = tuple(shape)
-        self.rank = len(self.shape)
+    def __init__(self, shape: Sequence[Dim], dtype: ir.DataType, source: Sequence[Dim] | None = None) -> None:
+        refined = refine(shape, source) if source is not None else None
+        if refined is not None and not _is_usable(shape, refined[0], refined[1]):
+            refined = None
+        sizes, base, other = refined if refined is not None else (*_own(shape), None)
+        self.sizes: tuple[Dim, ...] = sizes
+        self.base_view = View(base, tuple(shape))
+        self.source_view = None if other is None or source is None else View(other, tuple(source))
         self.dtype = dtype
-        self.algebra = Algebra(k for k, n in enumerate(self.shape) if n != 1)
-        self.sizes: set[int] = set()
+        self.algebra = Algebra(range(len(sizes)))
+        self.reduced: set[int] = set()
 
     def base(self) -> Traced:
         """The base value itself."""
-        layout = tuple(None if n == 1 else k for k, n in enumerate(self.shape))
-        return Traced(self.algebra.of_atom(self.algebra.atoms[0]), layout, self.shape, self.dtype)
+        return self._traced(self.base_view)
 
-    def aligned_axis(self, layout: Layout, position: int, dim: Dim) -> int | None:
-        """The base axis that a new dimension at `position` lies on, if it provably is that axis."""
-        if any(axis is not None and axis != self.rank - len(layout) + k for k, axis in enumerate(layout)):
-            return None
-        axis = self.rank - len(layout) + position
-        return axis if axis >= 0 and self.shape[axis] == dim else None
+    def source(self) -> Traced | None:
+        """The tensor of which the base is a view: the same numbers, in another layout."""
+        return None if self.source_view is None else self._traced(self.source_view)
+
+    def _traced(self, view: View) -> Traced:
+        return Traced(self.algebra.of_atom(self.algebra.atoms[0]), view.layout, view.shape, self.dtype)
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """The base's view, and that of its source."""
+        return (self.base_view,) if self.source_view is None else (self.base_view, self.source_view)
+
+    def dim(self, group: Group) -> Dim:
+        """The length of a dimension that holds these axes."""
+        for view in self.views:
+            for known, dim in zip(view.layout, view.shape, strict=True):
+                if known == group:
+                    return dim
+        number = int(np.prod([n for k in group if isinstance(n := self.sizes[k], int)], dtype=np.int64))
+        symbols = sorted(n for k in group if isinstance(n := self.sizes[k], str))
+        return number if not symbols else "*".join(([str(number)] if number != 1 else []) + symbols)
+
+    def shape_of(self, layout: Layout) -> tuple[Dim, ...]:
+        """The dimensions of a value with this layout."""
+        return tuple(self.dim(group) if group else 1 for group in layout)
 
     def broadcast(self, a: Layout, b: Layout) -> Layout | End:
         """The layout of two operands broadcast against each other."""
         rank = max(len(a), len(b))
-        a, b = (None,) * (rank - len(a)) + a, (None,) * (rank - len(b)) + b
+        a, b = ((),) * (rank - len(a)) + a, ((),) * (rank - len(b)) + b
         for p, q in zip(a, b, strict=True):
-            if p is not None and q is not None and p != q:
-                return End("keepdims=0", f"axis {q} of the tensor meets its axis {p}")
-        merged = tuple(q if p is None else p for p, q in zip(a, b, strict=True))
-        axes = [axis for axis in merged if axis is not None]
+            if p and q and p != q:
+                return End("keepdims=0", "one axis of the tensor meets another")
+        merged = tuple(p or q for p, q in zip(a, b, strict=True))
+        axes = [axis for group in merged for axis in group]
         if len(set(axes)) != len(axes):
             return End("keepdims=0", "one axis of the tensor meets itself: an outer product")
         return merged
 
     def extended(self, layout: Layout, shape: Sequence[Dim]) -> Layout | End:
-        """A layout after an operand of `shape` is broadcast against it: new dimensions find their axis."""
+        """A layout after an operand of `shape` is broadcast against it: new dimensions find their axes."""
         rank = max(len(layout), len(shape))
-        padded = (None,) * (rank - len(layout)) + layout
+        padded = ((),) * (rank - len(layout)) + layout
         result = list(padded)
         for offset, dim in enumerate(reversed(shape)):
             position = rank - 1 - offset
             if dim == 1:
                 continue
-            axis = padded[position]
-            if axis is None:
-                axis = self.aligned_axis(padded, position, dim)
-                if axis is None:
-                    return End("affine-expands-shape", f"a dimension {dim} meets one of size 1")
-            elif self.shape[axis] != dim:
-                known = isinstance(dim, int) and isinstance(self.shape[axis], int)
-                return End("affine-expands-shape" if known else "unknown-shape",
-                           f"a dimension {dim} meets one of size {self.shape[axis]}")  # fmt: skip
-            result[position] = axis
-        return tuple(result)
+            group = padded[position] or self._aligned(padded, position, dim)
+            if not group:
+                return End("affine-expands-shape", f"a dimension {dim} meets one of size 1")
+            known = self.dim(group)
+            if known != dim:
+                static = isinstance(dim, int) and isinstance(known, int)
+                reason = "affine-expands-shape" if static else "unknown-shape"
+                return End(reason, f"a dimension {dim} meets one of size {known}")
+            result[position] = group
+        axes = [axis for group in result for axis in group]
+        distinct = len(set(axes)) == len(axes)
+        return tuple(result) if distinct else End("affine-expands-shape", "an outer product")
+
+    def _aligned(self, layout: Layout, position: int, dim: Dim) -> Group:
+        """The axes that a new dimension lies on: those that a view has there, if that is the only choice."""
+        found: set[Group] = set()
+        for view in self.views:
+            offset = len(view.layout) - len(layout)
+            lying = [(k + offset, group) for k, group in enumerate(layout) if group]
+            fits = all(k >= 0 and view.layout[k] == group for k, group in lying)
+            if fits and position + offset >= 0 and view.shape[position + offset] == dim:
+                found.add(view.layout[position + offset])
+        return found.pop() if len(found) == 1 else ()
 
     def coefficient(self, array: np.ndarray[Any, Any], layout: Layout) -> Coefficient | None:
-        """A constant operand in the frame: rank of the base, size 1 where it does not vary.
+        """A constant operand in the frame: one dimension an axis, size 1 where it does not vary.
 
-        layout: that of the operator's result. Returns None for a constant of higher rank than the frame
-        can hold, or one whose axes would have to be permuted.
+        layout: that of the operator's result. Returns None for a constant whose axes would have to be
+        permuted, or split where a length is not known.
         """
         values = np.asarray(array, dtype=np.float64)
         plain = simplified(values)
         if not isinstance(plain, np.ndarray):
             return plain
-        target = [1] * self.rank
-        last = -1
+        target, last = [1] * len(self.sizes), -1
         for offset, size in enumerate(values.shape):
             if size == 1:
                 continue
-            axis = layout[len(layout) - values.ndim + offset]
-            if axis is None or axis <= last:
+            group = layout[len(layout) - values.ndim + offset]
+            if not group or list(group) != sorted(group) or group[0] <= last:
                 return None
-            target[axis], last = size, axis
+            lengths = [n for k in group if isinstance(n := self.sizes[k], int)]
+            if len(group) == 1:
+                lengths = [size]
+            if len(lengths) != len(group):
+                return None
+            for axis, length in zip(group, lengths, strict=True):
+                target[axis] = length
+            last = group[-1]
         return values.reshape(target)
 
     def constant(self, array: np.ndarray[Any, Any], layout: Layout) -> Polynomial | None:
@@ -129,19 +184,35 @@ class Frame:
         found = self.coefficient(array, layout)
         return None if found is None else constant(found)
 
+    def reshaped(self, layout: Layout, target: Sequence[Dim]) -> Layout | None:
+        """The layout after a Reshape to `target`, or None where it splits an axis of the frame."""
+        return regroup([axis for group in layout for axis in group], self.sizes, target)
 
-def relabelled(layout: Layout, shape: Sequence[Dim], target: Sequence[Dim]) -> Layout | None:
-    """The layout after a Reshape that only adds or drops dimensions of size 1; None for any other.
+    def in_view(self, coefficient: Coefficient, view: View) -> Coefficient:
+        """A coefficient as an array of the rank of a view, size 1 wherever it does not vary."""
+        if not isinstance(coefficient, np.ndarray):
+            return coefficient
+        lengths, full = list(coefficient.shape), []
+        for group in view.layout:
+            varies = any(coefficient.shape[k] != 1 for k in group)
+            for axis in group:
+                size = self.sizes[axis]
+                if varies and lengths[axis] == 1 and isinstance(size, int):
+                    lengths[axis] = size
+            full.append(int(np.prod([lengths[k] for k in group], dtype=np.int64)))
+        return np.broadcast_to(coefficient, lengths).reshape(full)
 
-    A Reshape keeps the number of elements, so where all dimensions but one are provably the same, that one
-    is the same too, whatever it is called.
-    """
-    kept = [(n, axis) for n, axis in zip(shape, layout, strict=True) if n != 1]
-    wanted = [n for n in target if n != 1]
-    if len(kept) != len(wanted):
-        return None
-    unproven = [(n, m) for (n, _), m in zip(kept, wanted, strict=True) if n != m]
-    if len(unproven) > 1 or (unproven and all(isinstance(n, int) for n in unproven[0])):
-        return None
-    axes = iter(axis for _, axis in kept)
-    return tuple(None if n == 1 else next(axes) for n in target)
+
+def _own(shape: Sequence[Dim]) -> tuple[tuple[Dim, ...], Layout]:
+    """Axes that are the dimensions themselves, those of size 1 left out."""
+    axes = iter(range(len(shape)))
+    layout = tuple((next(axes),) if n != 1 else () for n in shape)
+    return tuple(n for n in shape if n != 1), layout
+
+
+def _is_usable(shape: Sequence[Dim], sizes: Sequence[Dim], layout: Layout) -> bool:
+    """Whether constants along the base's dimensions can be split into the axes of a refinement."""
+    return all(
+        not isinstance(n, int) or len(group) < 2 or all(isinstance(sizes[k], int) for k in group)
+        for n, group in zip(shape, layout, strict=True)
+    )

@@ -36,10 +36,14 @@ class Ending:
 
 @dataclass
 class Walk:
-    """What was found from one base value: every traced value in graph order, and where the walk ended."""
+    """What was found from one base value: every traced value in graph order, and where the walk ended.
+
+    source: the tensor of which the base is a view, where it is one and both could be traced.
+    """
 
     base: ir.Value
     frame: Frame
+    source: ir.Value | None = None
     traced: dict[ir.Value, Traced] = field(default_factory=dict)
     endings: list[Ending] = field(default_factory=list)
 
@@ -60,10 +64,10 @@ def walk(facts: Facts, base: ir.Value, order: Order) -> Walk | None:
     shape, dtype = facts.shapes.of(base), facts.shapes.dtype(base)
     if shape is None or dtype not in FLOATS or facts.opset < MIN_OPSET:
         return None
-    frame = Frame(shape, dtype)
-    found = Walk(base, frame, {base: frame.base()})
-    context = Context(facts, frame, found.traced)
-    queue = [(order[n], n) for n in set(base.consumers()) if n in order]
+    found = _start(facts, base, shape, dtype, order)
+    context = Context(facts, found.frame, found.traced)
+    readers = {n for start in found.traced for n in start.consumers()}
+    queue = [(order[n], n) for n in readers if n in order and n.outputs[0] is not base]
     heap = [(k, id(n), n) for k, n in queue]
     heapq.heapify(heap)
     seen = {n for _, n in queue}
@@ -86,6 +90,18 @@ def walk(facts: Facts, base: ir.Value, order: Order) -> Walk | None:
     if heap:
         found.endings.append(Ending(heap[0][2], "too-complex", "one value is read by too many nodes"))
     return found
+
+
+def _start(facts: Facts, base: ir.Value, shape: tuple[Dim, ...], dtype: ir.DataType, order: Order) -> Walk:
+    """The base, and the tensor of which it is a view."""
+    view = base.producer()
+    is_view = view is not None and view in order and view.op_type in _VIEWS and view.domain in _DOMAINS
+    source = view.inputs[0] if view is not None and is_view else None
+    frame = Frame(shape, dtype, facts.shapes.of(source))
+    same = frame.source()
+    if source is None or same is None:
+        return Walk(base, frame, traced={base: frame.base()})
+    return Walk(base, frame, source, {source: same, base: frame.base()})
 
 
 def _visit(context: Context, node: ir.Node) -> Traced | End:
@@ -112,5 +128,6 @@ def _contradicts(traced: Sequence[Dim], inferred: Sequence[Dim] | None) -> bool:
     )
 
 
+_VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 # Operators that may read the walk through an operand other than the first.
 _ANY_OPERAND = frozenset({"Add", "Sub", "Mul", "Div", "Sum", "Max", "Pow"})

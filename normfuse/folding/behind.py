@@ -35,7 +35,7 @@ def find(facts: Facts, last: ir.Node) -> Plan | Stop:
     """The fold whose last affine is `last`, or why there is none."""
     step = elementwise.read(facts, last)
     if not isinstance(step, Step):
-        return step if step is not None else Stop("no-linear-neighbour")
+        return Stop("no-linear-neighbour") if step is None else Stop(step.reason, step.detail)
     walk = _Walk(facts)
     stop = walk.follow(last.outputs[0], identity(step.affine.rank), first=True)
     if stop is not None:

@@ -149,7 +149,7 @@ def _merge_into_norm(facts: Facts, chain: Chain, norm: ir.Node) -> str:
     scale, shift = (
         np.broadcast_to(a.reshape(-1), mean.shape) for a in (chain.affine.scale, chain.affine.shift)
     )
-    epsilon = norm.attributes.get_float("epsilon", 1e-5)
+    epsilon = elementwise.epsilon_of(norm)
     gamma = _rounded(
         scale * np.sqrt(variance.astype(np.float64) + epsilon), facts.shapes.dtype(norm.inputs[1])
     )

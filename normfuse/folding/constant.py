@@ -14,7 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from normfuse.folding.affine import Array
-from normfuse.folding.elementwise import is_training
+from normfuse.folding.elementwise import epsilon_of, is_training
 from normfuse.graph import surgery
 from normfuse.graph.facts import Facts
 
@@ -32,7 +32,7 @@ def fold_constants(facts: Facts, nodes: Sequence[ir.Node]) -> int:
         known = [array for array in arrays if array is not None]
         if len(known) < 5 or known[0].ndim < 2:
             continue
-        result = _normalized(known, node.attributes.get_float("epsilon", 1e-5), is_training(facts, node))
+        result = _normalized(known, epsilon_of(node), is_training(facts, node))
         if np.isfinite(result.astype(np.float64)).all():
             surgery.reroute(facts, output, surgery.add_constant(facts, result, f"{output.name}/constant"))
             count += 1

@@ -113,7 +113,7 @@ def _batch_normalization(facts: Facts, node: ir.Node, data: ir.Value) -> Affine 
     shape = (1, *gamma.shape) if per_element else (1, gamma.size) + (1,) * (rank - 2)
     if len(shape) != rank or not gamma.shape == beta.shape == mean.shape == variance.shape:
         return Stop("unknown-shape", "the parameters do not fit the rank of the input")
-    spread = variance + node.attributes.get_float("epsilon", 1e-5)
+    spread = variance + epsilon_of(node)
     with np.errstate(all="ignore"):
         scale = gamma / np.sqrt(spread)
         shift = beta - mean * scale
@@ -124,6 +124,11 @@ def _batch_normalization(facts: Facts, node: ir.Node, data: ir.Value) -> Affine 
             value = spread.reshape(-1)[channel] if name[0] == "v" else array.reshape(-1)[channel]
             return Stop("not-finite-statistics", f"channel {channel}: {name} is {value:g}", reached=True)
     return affine(scale.reshape(shape), shift.reshape(shape))
+
+
+def epsilon_of(node: ir.Node) -> float:
+    """The epsilon of a BatchNormalization: the float32 that its attribute is."""
+    return float(np.float32(node.attributes.get_float("epsilon", 1e-5)))
 
 
 def _operands(facts: Facts, node: ir.Node) -> tuple[ir.Value, int] | None:

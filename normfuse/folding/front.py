@@ -27,7 +27,7 @@ def find(facts: Facts, first: ir.Node) -> Plan | Stop:
     """The fold whose first affine is `first`, or why there is none."""
     step = elementwise.read(facts, first)
     if not isinstance(step, Step):
-        return step if step is not None else Stop("no-linear-neighbour")
+        return Stop("no-linear-neighbour") if step is None else Stop(step.reason, step.detail)
     walk = _Walk(facts, [step])
     stop = walk.follow(first.outputs[0], step.affine)
     return walk.plan() if stop is None else Stop(stop.reason, stop.detail)

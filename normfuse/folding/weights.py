@@ -102,7 +102,8 @@ def _bias(facts: Facts, leaf: Leaf) -> Array | Stop | None:
     spread = linear.outer.onto_value(linear.outer.onto_weights(exact))
     dtype = facts.shapes.dtype(linear.weight)
     assert dtype is not None
-    rounded = spread.astype(dtype.numpy())
+    with np.errstate(over="ignore"):
+        rounded = spread.astype(dtype.numpy())
     finite = np.isfinite(rounded.astype(np.float64)).reshape(-1)
     if not finite.all():
         channel = int(np.argmin(finite))

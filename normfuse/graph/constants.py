@@ -181,7 +181,7 @@ def evaluate(
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)])
     try:
         with np.errstate(all="ignore"):
-            result = ReferenceEvaluator(model).run(None, feeds)[0]
+            result = ReferenceEvaluator(model).run(None, feeds)[0]  # type: ignore[index]
     except (ValueError, TypeError, IndexError, RuntimeError, AttributeError, KeyError, ZeroDivisionError):
         return None  # the reference operators raise all of these for inputs that are not legal
     return np.asarray(result)

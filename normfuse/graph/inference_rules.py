@@ -128,7 +128,7 @@ def _expand_again(context: ShapeInferenceContext, node: ir.Node) -> None:
     if not isinstance(length, int):
         return
     rank = max(length, data.shape.rank())
-    padded: list[_Dim] = [1] * (rank - data.shape.rank()) + list(data.shape)
+    padded: list[_Dim] = [*[1] * (rank - data.shape.rank()), *data.shape.dims]
     context.set_shape_and_dtype(
         out,
         ir.Shape([

@@ -19,6 +19,15 @@ from normfuse.algebra.operators import REDUCTIONS
 from normfuse.algebra.walk import Walk
 from normfuse.norms.families import spelled_nodes
 
+_SHAPES = frozenset({"Shape", "Size"})
+_SHAPE_ARITHMETIC = frozenset(
+    (
+        *("Add", "Cast", "Concat", "Div", "Gather", "Identity", "Mul", "Range", "ReduceProd", "Reshape"),
+        *("Slice", "Squeeze", "Sub", "Unsqueeze"),
+    )
+)
+_MAX_SHAPE_CHAIN = 10
+
 
 def choose(found: Walk, possible: Collection[ir.Value]) -> list[ir.Value]:
     """The ends, among the possible ones, that must exist as values, in graph order."""
@@ -37,7 +46,7 @@ def _reduces_an_end(found: Walk, value: ir.Value, possible: Collection[ir.Value]
     """Whether an end is the start of a further norm: n - mean(n) of a normalized n is n itself."""
     return any(
         node.op_type in REDUCTIONS and any(v in possible for v in node.inputs)
-        for node in spelled_nodes(found, value)
+        for node in spelled_nodes(found, value, found.source or found.base)
     )
 
 
@@ -57,8 +66,8 @@ def _is_covered(value: ir.Value, leads: Collection[ir.Value]) -> bool:
 
 def _reads_base(found: Walk, end: ir.Value, chosen: frozenset[ir.Value]) -> bool:
     """Whether `end` needs the base even when the chosen ends are given."""
-    nodes = spelled_nodes(found, end, chosen - {end})
-    return any(found.base in node.inputs for node in nodes)
+    nodes = spelled_nodes(found, end, found.base, chosen - {end})
+    return any(v in (found.base, found.source) for node in nodes for v in node.inputs if v is not None)
 
 
 def escaping(found: Walk, ends: Collection[ir.Value], spelled: Iterable[ir.Node]) -> set[ir.Node]:
@@ -68,11 +77,21 @@ def escaping(found: Walk, ends: Collection[ir.Value], spelled: Iterable[ir.Node]
     for node in reversed(nodes):
         value = node.outputs[0]
         others = any(out.uses() or out.is_graph_output() for out in node.outputs[1:])
-        if value in ends or (
-            not others and not value.is_graph_output() and all(c in dead for c in value.consumers())
-        ):
+        unread = all(_goes(c, dead) for c in value.consumers())
+        if value in ends or (not others and not value.is_graph_output() and unread):
             dead.add(node)
     return set(nodes) - dead
+
+
+def _goes(node: ir.Node, dead: Collection[ir.Node], depth: int = 0) -> bool:
+    """Whether a reader goes with the site: it is part of it, or only computes shapes for what is."""
+    if node in dead:
+        return True
+    if depth > _MAX_SHAPE_CHAIN or node.op_type not in (_SHAPES if depth == 0 else _SHAPE_ARITHMETIC):
+        return False
+    if any(out.is_graph_output() for out in node.outputs):
+        return False
+    return all(_goes(c, dead, depth + 1) for out in node.outputs for c in out.consumers())
 
 
 def is_worth_it(
@@ -90,6 +109,6 @@ def is_worth_it(
 
 
 def _is_pass(found: Walk, node: ir.Node) -> bool:
-    full = {axis for axis in found.frame.base().layout if axis is not None}
+    every = set(range(len(found.frame.sizes)))
     operands = [v for v in (*node.inputs, node.outputs[0]) if v is not None and v in found.traced]
-    return any(full <= set(found.traced[v].layout) for v in operands)
+    return any(every <= {a for group in found.traced[v].layout for a in group} for v in operands)

@@ -22,7 +22,7 @@ from normfuse.norms.candidates import FUSED_NORMS, bases
 from normfuse.norms.ends import choose, escaping, is_worth_it
 from normfuse.norms.families import Rejection, classify
 from normfuse.norms.forms import Form, NearMiss, has_root, recognise
-from normfuse.norms.grouped import from_operator, grouped
+from normfuse.norms.group_operator import from_operator
 from normfuse.norms.norm import Norm
 from normfuse.norms.refusal import Refusal
 from normfuse.norms.surroundings import downstream, is_over_one_element, leads_to_a_root
@@ -133,17 +133,12 @@ class _Search:
             return False
         if not any(n.op_type not in FUSED_NORMS and n.op_type not in LAYOUT for n in spelled):
             self.claimed.update(spelled)  # fused already, but for views
-            self._take(norm for end in ends if (norm := grouped(self.facts, found.norms[end])) is not None)
             return True
         kept = escaping(found.walk, ends, sorted(spelled, key=self.order.__getitem__))
         if not is_worth_it(found.walk, ends, spelled, kept):
             self._refuse_escape(found, ends, kept)
             return True
-        self._take(
-            grouped(self.facts, found.norms[end])
-            or dataclasses.replace(found.norms[end], outside=self._outside(found, end))
-            for end in ends
-        )
+        self._take(dataclasses.replace(found.norms[end], outside=self._outside(found, end)) for end in ends)
         return True
 
     def _take(self, norms: Iterable[Norm]) -> None:

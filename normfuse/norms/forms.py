@@ -24,6 +24,7 @@ from normfuse.algebra.polynomial import (
     Algebra,
     Clamp,
     Coefficient,
+    Magnitude,
     Mean,
     Monomial,
     Opaque,
@@ -82,12 +83,11 @@ def recognise(frame: Frame, p: Polynomial) -> Form | NearMiss | None:
     root, exponent = roots[0][1], roots[0][2]
     if any((n, e) != (root, exponent) for _, n, e in roots):
         return NearMiss("RMSNorm", "not-a-normalization", "several different roots")
+    if _is_absolute_mean(algebra, root):
+        return NearMiss("L1Norm", "no-fused-operator", "x / ||x|| with the sum of magnitudes")
     if isinstance(algebra.atoms[root], Clamp):
         return _clamped(algebra, root)
-    if exponent == -1:
-        statistic = _deviation(algebra, root)
-    else:
-        statistic = _statistic(algebra, root)
+    statistic = _deviation(algebra, root) if exponent == -1 else _statistic(algebra, root)
     if isinstance(statistic, NearMiss):
         return statistic
     if exponent not in (_MINUS_HALF, -1):
@@ -103,9 +103,19 @@ def has_root(algebra: Algebra, p: Polynomial) -> bool:
 def _is_root(algebra: Algebra, number: int, exponent: Fraction) -> bool:
     """Whether a factor is the root of a mean, or of a sum that holds one, or a sum of such roots."""
     atom = algebra.atoms[number]
+    if exponent == -1 and _is_absolute_mean(algebra, number):
+        return True
     if exponent.denominator != 1:
         return isinstance(atom, Mean) or _holds_mean(algebra, number)
     return isinstance(atom, Power | Clamp) and any(_is_root(algebra, n, e) for m in atom.of for n, e in m)
+
+
+def _is_absolute_mean(algebra: Algebra, number: int) -> bool:
+    """Whether an atom is the mean of |x|, clamped or not."""
+    atom = algebra.atoms[number]
+    if isinstance(atom, Clamp):
+        return any(_is_absolute_mean(algebra, n) for m in atom.of for n, _ in m)
+    return isinstance(atom, Mean) and any(isinstance(algebra.atoms[n], Magnitude) for n, _ in atom.of)
 
 
 def _clamped(algebra: Algebra, number: int) -> NearMiss:

@@ -23,7 +23,14 @@ from normfuse.algebra.polynomial import Array, Coefficient
 from normfuse.graph.shapes import Dim
 
 Kind = Literal[
-    "LayerNorm", "RMSNorm", "L2Norm", "InstanceNorm", "GroupNorm", "BatchStatistics", "GlobalResponseNorm"
+    "LayerNorm",
+    "RMSNorm",
+    "L2Norm",
+    "L1Norm",
+    "InstanceNorm",
+    "GroupNorm",
+    "BatchStatistics",
+    "GlobalResponseNorm",
 ]
 
 

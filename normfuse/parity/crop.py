@@ -17,7 +17,7 @@ from normfuse.parity.settings import Array
 from normfuse.parity.sides import Sides
 
 # Spatial extent of a cropped image: two borders and an interior.
-EXTENT = 10
+EXTENT = 7
 # Normalizations of more elements than this are shrunk for the made inputs.
 LARGE = 1 << 15
 FEW = 8

@@ -82,8 +82,9 @@ class Floor:
         rng = np.random.default_rng(self.settings.seed + 2)
         proto = onnx.ModelProto()
         proto.CopyFrom(self.proto or self.model.light.proto)
+        fixed = _sizes(proto)
         for tensor, name in _inside(proto):
-            if names is None or name in names:
+            if name not in fixed and (names is None or name in names):
                 tensor.CopyFrom(numpy_helper.from_array(nudge(self.model.array(tensor), rng), tensor.name))
         beside = {
             k: nudge(v, rng) if names is None or k in names else v
@@ -109,6 +110,11 @@ def _inside(proto: onnx.ModelProto) -> Iterator[tuple[TensorProto, str]]:
         constant = constant_of(node)
         if constant is not None and _is_weight(constant):
             yield constant, node.output[0]
+
+
+def _sizes(proto: onnx.ModelProto) -> set[str]:
+    """Floats that say how large something becomes; a nudge would give another shape."""
+    return {n for node in proto.graph.node if node.op_type in ("Resize", "Upsample") for n in node.input[1:]}
 
 
 def _is_weight(tensor: TensorProto) -> bool:

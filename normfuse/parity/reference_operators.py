@@ -2,17 +2,19 @@
 
 LayerNormalization, RMSNormalization and SimplifiedLayerNormalization are computed in float64 where the input
 is float64 (the evaluator's own cast to float32 on the way), else in float32, as `stash_type` says.
-ConvTranspose adds up one strided slice a kernel position instead of one a pixel.
+Conv and ConvTranspose are one matrix product each.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 import numpy as np
 from onnx.reference.op_run import OpRun
-from onnx.reference.ops import op_conv_transpose
+from onnx.reference.ops import op_conv, op_conv_transpose
 
 from normfuse.parity.settings import Array
 
@@ -57,41 +59,90 @@ class SimplifiedLayerNormalization(RMSNormalization):
     """onnxruntime's own RMS normalization, which lives in the default domain."""
 
 
-class ConvTranspose(op_conv_transpose.ConvTranspose):  # type: ignore[misc, unused-ignore]
-    """ConvTranspose with explicit padding; anything else is left to the evaluator's own."""
+def _is_plain(attributes: dict[str, Any]) -> bool:
+    """Explicit padding and no output shape; anything else is left to the evaluator's own operator."""
+    return attributes.get("auto_pad") in (None, "NOTSET", b"NOTSET") and not attributes.get("output_shape")
+
+
+class Conv(op_conv.Conv):  # type: ignore[misc, unused-ignore]
+    """Conv as one matrix product over the unfolded image."""
 
     op_domain = ""
 
     def _run(self, x: Any, w: Any, b: Any = None, **attributes: Any) -> Any:  # type: ignore[override]
-        plain = attributes.get("auto_pad") in (None, "NOTSET", b"NOTSET")
-        if not plain or attributes.get("output_shape"):
+        if not _is_plain(attributes):
             return super()._run(x, w, b, **attributes)  # type: ignore[no-untyped-call]
-        return (_conv_transpose(x, w, b, attributes),)
+        return (_conv(x, w, b, _Frame.of(w, attributes)),)
 
 
-def _conv_transpose(x: Any, w: Any, b: Any, attributes: dict[str, Any]) -> Any:
-    rank = x.ndim - 2
-    strides = attributes.get("strides") or [1] * rank
-    dilations = attributes.get("dilations") or [1] * rank
-    pads = attributes.get("pads") or [0] * (2 * rank)
-    extra = attributes.get("output_padding") or [0] * rank
-    groups = attributes.get("group") or 1
-    spans = [(n - 1) * s for n, s in zip(x.shape[2:], strides, strict=True)]
-    reach = [(k - 1) * d for k, d in zip(w.shape[2:], dilations, strict=True)]
-    full = [a + r + 1 + e for a, r, e in zip(spans, reach, extra, strict=True)]
-    inputs = x.reshape(x.shape[0], groups, -1, *x.shape[2:])
-    weights = w.reshape(groups, -1, *w.shape[1:])
-    out = np.zeros((x.shape[0], groups, w.shape[1], *full), x.dtype)
-    for at in product(*(range(k) for k in w.shape[2:])):
-        starts = [i * d for i, d in zip(at, dilations, strict=True)]
-        window = tuple(slice(i, i + a + 1, s) for i, a, s in zip(starts, spans, strides, strict=True))
-        out[(slice(None), slice(None), slice(None), *window)] += np.einsum(
-            "ngc...,gco->ngo...", inputs, weights[(slice(None), slice(None), slice(None), *at)]
+class ConvTranspose(op_conv_transpose.ConvTranspose):  # type: ignore[misc, unused-ignore]
+    """ConvTranspose as one matrix product, whose parts are added up where they fall."""
+
+    op_domain = ""
+
+    def _run(self, x: Any, w: Any, b: Any = None, **attributes: Any) -> Any:  # type: ignore[override]
+        if not _is_plain(attributes):
+            return super()._run(x, w, b, **attributes)  # type: ignore[no-untyped-call]
+        extra = attributes.get("output_padding") or [0] * (w.ndim - 2)
+        return (_conv_transpose(x, w, b, _Frame.of(w, attributes), extra),)
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """How a kernel moves over an image; pads: those at the beginning, then those at the end."""
+
+    strides: list[int]
+    dilations: list[int]
+    pads: list[int]
+    groups: int
+    reach: list[int]
+
+    @staticmethod
+    def of(w: Any, attributes: dict[str, Any]) -> _Frame:
+        rank = w.ndim - 2
+        dilations = attributes.get("dilations") or [1] * rank
+        return _Frame(
+            attributes.get("strides") or [1] * rank,
+            dilations,
+            attributes.get("pads") or [0] * (2 * rank),
+            attributes.get("group") or 1,
+            [(k - 1) * d for k, d in zip(w.shape[2:], dilations, strict=True)],
         )
-    out = out.reshape(x.shape[0], -1, *full)
-    inner = tuple(slice(pads[i], full[i] - pads[rank + i]) for i in range(rank))
+
+    def windows(self, kernel: tuple[int, ...], spans: list[int]) -> Iterator[tuple[slice, ...]]:
+        """The places of the image that each kernel position meets."""
+        for at in product(*(range(k) for k in kernel)):
+            starts = [i * d for i, d in zip(at, self.dilations, strict=True)]
+            places = zip(starts, spans, self.strides, strict=True)
+            yield (slice(None), slice(None), *(slice(i, i + n + 1, s) for i, n, s in places))
+
+
+def _conv(x: Any, w: Any, b: Any, frame: _Frame) -> Any:
+    rank = w.ndim - 2
+    x = np.pad(x, [(0, 0), (0, 0), *((frame.pads[i], frame.pads[rank + i]) for i in range(rank))])
+    sizes = zip(x.shape[2:], frame.reach, frame.strides, strict=True)
+    counts = [(n - r - 1) // s + 1 for n, r, s in sizes]
+    spans = [(n - 1) * s for n, s in zip(counts, frame.strides, strict=True)]
+    seen = np.stack([x[window] for window in frame.windows(w.shape[2:], spans)], axis=2)
+    seen = seen.reshape(x.shape[0], frame.groups, int(np.prod(w.shape[1:])), -1)
+    out = np.matmul(w.reshape(frame.groups, -1, seen.shape[2]), seen)
+    out = out.reshape(x.shape[0], -1, *counts)
+    return out if b is None else out + b.reshape(-1, *[1] * rank)
+
+
+def _conv_transpose(x: Any, w: Any, b: Any, frame: _Frame, extra: list[int]) -> Any:
+    rank = w.ndim - 2
+    spans = [(n - 1) * s for n, s in zip(x.shape[2:], frame.strides, strict=True)]
+    full = [n + r + 1 + e for n, r, e in zip(spans, frame.reach, extra, strict=True)]
+    inputs = x.reshape(x.shape[0], frame.groups, -1, int(np.prod(x.shape[2:])))
+    turned = w.reshape(frame.groups, -1, int(np.prod(w.shape[1:]))).swapaxes(1, 2)
+    parts = np.matmul(turned, inputs).reshape(x.shape[0], frame.groups * w.shape[1], -1, *x.shape[2:])
+    out = np.zeros((x.shape[0], frame.groups * w.shape[1], *full), x.dtype)
+    for position, window in enumerate(frame.windows(w.shape[2:], spans)):
+        out[window] += parts[:, :, position]
+    inner = tuple(slice(frame.pads[i], full[i] - frame.pads[rank + i]) for i in range(rank))
     out = out[(slice(None), slice(None), *inner)]
     return out if b is None else out + b.reshape(-1, *[1] * rank)
 
 
-OPERATORS = (LayerNormalization, RMSNormalization, SimplifiedLayerNormalization, ConvTranspose)
+OPERATORS = (LayerNormalization, RMSNormalization, SimplifiedLayerNormalization, Conv, ConvTranspose)

@@ -48,9 +48,12 @@ class Sides:
             before = Reference(old)
         inputs = (old_piece.inputs, new_piece.inputs)
         normalizes = is_normalization((old_piece, new_piece))
-        return Sides(
-            before, after, _truth_of(old, feed), old_piece.output, inputs, _unit(old, feed), normalizes
-        )
+        return Sides(before, after, _float64(old), old_piece.output, inputs, _unit(old, feed), normalizes)
+
+    @property
+    def weights(self) -> int:
+        """How many constants the original computes with."""
+        return sum(v.size for v in self.truth.constants.values()) if self.truth else 0
 
     def judge(self, feed: Mapping[str, Array], rng: Generator) -> Judgement:
         """Both sides on one input."""
@@ -79,13 +82,21 @@ class Sides:
     ) -> tuple[Array, list[Array], float, int]:
         """The float64 result, the same for nudged inputs, a least sensitivity, and the longest sum."""
         given = {k: feed[k] for k in self.inputs[0]}
-        if self.truth is None:
-            again = [self.run_before(nudge_all(given, rng)) for _ in range(draws)]
-            return before.astype(np.float64), again, 0.0, 1
-        values = self.truth.run(given)
-        moved = [self._moved(self.truth, given, rng) for _ in range(draws)]
-        terms = reduction_size(self.truth.proto, values)
-        least = self._of_one_element(self.truth, given, rng) if self.normalizes and terms == 1 else 0.0
+        if self.truth is not None:
+            try:
+                return self._in_float64(self.truth, given, draws, rng)
+            except CannotEvaluateError:
+                pass  # an operator of the piece has no float64 evaluation: its own result stands for it
+        again = [self.run_before(nudge_all(given, rng)) for _ in range(draws)]
+        return before.astype(np.float64), again, 0.0, 1
+
+    def _in_float64(
+        self, truth: Float64, feed: Mapping[str, Array], draws: int, rng: Generator
+    ) -> tuple[Array, list[Array], float, int]:
+        values = truth.run(feed)
+        moved = [self._moved(truth, feed, rng) for _ in range(draws)]
+        terms = reduction_size(truth.proto, values)
+        least = self._of_one_element(truth, feed, rng) if self.normalizes and terms == 1 else 0.0
         return np.asarray(values[self.output]), moved, least, terms
 
     def _moved(self, truth: Float64, feed: Mapping[str, Array], rng: Generator) -> Array:
@@ -116,11 +127,8 @@ def _unit(proto: onnx.ModelProto, feed: Mapping[str, Array]) -> float:
     return max(units, default=0.0)
 
 
-def _truth_of(proto: onnx.ModelProto, feed: Mapping[str, Array]) -> Float64 | None:
-    """The original in float64, where it can be evaluated at all."""
+def _float64(proto: onnx.ModelProto) -> Float64 | None:
     try:
-        truth = Float64.of(proto)
-        truth.output({i.name: feed[i.name] for i in proto.graph.input})
+        return Float64.of(proto)
     except CannotEvaluateError:
         return None
-    return truth

@@ -31,7 +31,7 @@ class SiteVerdict:
 
 @dataclass(frozen=True)
 class OutputFigures:
-    """How one output of the two models compares, over all inputs that were tried.
+    """How one output of the two models compares, on the input that used most of its bound.
 
     max_relative: over the size of the output, see compare.magnitude; for integers the share of elements that
     differ. noise_floor: how far the original moves by one ulp; bound: what max_relative may be.

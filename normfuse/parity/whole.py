@@ -125,25 +125,28 @@ def _against(gap: Distance, before: Any, noise: Distance, trial: Trial) -> Compa
     # Where the original itself turns finite to NaN, or changes its shape, within one ulp, nothing is proved.
     shaky = bool(gap.mismatch and noise.mismatch)
     hollow = is_float(before) and before.size > 0 and not np.isfinite(before.astype(np.float64)).any()
-    return Comparison(gap, noise, bound, trial.label, not shaky and not hollow)
+    # A bound as large as the result itself passes everything.
+    vacuous = bound >= 1 and not gap.mismatch and gap.relative <= bound
+    return Comparison(gap, noise, bound, trial.label, not shaky and not hollow and not vacuous)
 
 
 def _figures(name: str, trials: Sequence[Trial], found: Sequence[Comparison]) -> OutputFigures:
+    """The figures of the input that used most of its bound, so that they belong together."""
     judged = [c for c in found if c.conclusive]
     shown = max(judged or found, key=lambda c: c.excess)
-    gaps = [c.distance for c in judged or found]
+    gap = shown.distance
     values = [trial.baseline[name] for trial in trials]
     agrees = all(c.agrees for c in judged) and bool(judged)
     return OutputFigures(
         name=name,
         dtype=str(values[0].dtype),
-        max_absolute=max(g.absolute for g in gaps),
-        max_relative=max(g.relative for g in gaps),
-        max_ulp=max(g.ulp for g in gaps),
-        cosine=min(g.cosine for g in gaps),
+        max_absolute=gap.absolute,
+        max_relative=gap.relative,
+        max_ulp=gap.ulp,
+        cosine=gap.cosine,
         noise_floor=shown.noise.relative,
         bound=shown.bound,
-        non_finite=sum(g.non_finite for g in gaps),
+        non_finite=sum(c.distance.non_finite for c in judged or found),
         agrees=agrees,
         detail=_detail(shown, values, bool(judged), agrees),
         conclusive=bool(judged),
@@ -152,7 +155,7 @@ def _figures(name: str, trials: Sequence[Trial], found: Sequence[Comparison]) ->
 
 def _detail(shown: Comparison, values: Sequence[Any], judged: bool, agrees: bool) -> str:
     if not judged:
-        return "no finite result to compare; give other inputs with --inputs"
+        return "its results on these inputs prove nothing; give others with --inputs"
     if not agrees:
         why = shown.distance.mismatch or f"off by {shown.distance.relative:.1e}, bound {shown.bound:.1e}"
         return f"{why} ({shown.trial})"

@@ -4,7 +4,7 @@
     y / (1 + e*r) + bias                                     e*r is a number a row
 
 d / (sigma + e) = (d / sigma) / (1 + e / sigma). t is so small that sigma + e does not see it (see
-norms.families.tiny_epsilon), and keeps constant rows at 0, as the original does. For RMSNorm the second
+norms.precision.tiny_epsilon), and keeps constant rows at 0, as the original does. For RMSNorm the second
 output of onnxruntime's SimplifiedLayerNormalization is the same r.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from normfuse.norms.families import tiny_epsilon
+from normfuse.norms.precision import tiny_epsilon
 from normfuse.targets.building import Builder
 from normfuse.targets.trailing import biased
 

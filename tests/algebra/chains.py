@@ -20,6 +20,10 @@ Step = tuple[int, int, int, int]
 OPSET = 17
 CONSTANTS = (-1.5, 0.5, 2.0, 1e-3, 3.0)
 EXPONENTS = (2.0, 0.5, -0.5, -1.0, 3.0, -2.0, 1.0)
+VIEWS = (
+    (2, 12), (6, 4), (2, 3, 2, 2), (24,), (4, 6), (3, 8), (2, 2, 6), (1, 24), (4, 3, 2), (12, 1, 2), (2, 1, 3, 4), (8, 3),
+    (9,), (3, 3, 1), (2, 6), (4, 4), (16,), (2, 8), (8, 2), (3, 2), (6,), (2, 2), (4,),
+)  # fmt: skip
 SHAPES = ((2, 3, 4), (3, 3), (4,), (2, 1, 3), (3, 1), (1, 2, 2), (1, 1), (2, 2, 2, 2))
 
 
@@ -174,6 +178,29 @@ def _reshape(chain: Chain, a: int, b: int, c: int) -> None:
     chain.add("Reshape", [x, chain.constant(shape, np.int64)], shape)
 
 
+def _view(chain: Chain, a: int, b: int, c: int) -> None:
+    """Reshape to other dimensions with as many elements."""
+    x = chain.pick(a)
+    size = int(np.prod(chain.shapes[x]))
+    fitting = [s for s in (*VIEWS, *SHAPES) if int(np.prod(s)) == size]
+    if fitting:
+        shape = fitting[b % len(fitting)]
+        chain.add("Reshape", [x, chain.constant(shape, np.int64)], shape)
+
+
+def _count(chain: Chain, a: int, b: int, c: int) -> None:
+    """Gather by 0, 1, 2, … from a vector, in another shape."""
+    vectors = [n for n, s in chain.shapes.items() if len(s) == 1 and n != "z"]
+    if vectors:
+        x = vectors[a % len(vectors)]
+        (size,) = chain.shapes[x]
+        rows = next((k for k in (2, 3) if size % k == 0 and b % 2), 1)
+        indices = np.arange(size).reshape(rows, -1)
+        if c % 3 == 0:
+            indices = indices[:, ::-1]
+        chain.add("Gather", [x, chain.constant(indices, np.int64)], indices.shape)
+
+
 def _expand(chain: Chain, a: int, b: int, c: int) -> None:
     x = chain.pick(a)
     try:
@@ -215,6 +242,6 @@ STEPS: tuple[Callable[[Chain, int, int, int], None], ...] = (
     *(_with_constant(op) for op in ("Add", "Sub", "Mul", "Div")),
     *(_unary(op) for op in ("Neg", "Sqrt", "Reciprocal", "Abs", "Identity", "Relu")),
     *(_reduce(op) for op in ("ReduceMean", "ReduceMean", "ReduceSum", "ReduceSumSquare", "ReduceL2", "ReduceL1")),
-    *(_pow, _pow, _max, _unsqueeze, _reshape, _expand, _transpose),
+    *(_pow, _pow, _max, _unsqueeze, _reshape, _view, _view, _count, _expand, _transpose),
     *(_fused(op) for op in ("LayerNormalization", "RMSNormalization", "InstanceNormalization", "BatchNormalization")),
 )

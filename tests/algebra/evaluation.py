@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from normfuse.algebra.polynomial import (
     Power,
     Size,
 )
+from normfuse.algebra.refinement import Layout
 
 Array = np.ndarray[Any, Any]
 
@@ -27,8 +29,8 @@ Array = np.ndarray[Any, Any]
 class Evaluation:
     """Polynomials of one frame at one point.
 
-    base: the value that the walk started from. opaque: arrays by the key of the atom. sizes: by symbol.
-    Every result has the rank of the frame, with size 1 along the axes on which it does not vary.
+    base: the value that the walk started from. opaque: arrays of run-time values. sizes: by symbol.
+    Every result has one dimension for each axis of the frame, with size 1 where it does not vary.
     """
 
     def __init__(
@@ -38,9 +40,17 @@ class Evaluation:
         opaque: Mapping[Any, Array] | None = None,
         sizes: Mapping[str, int] | None = None,
     ) -> None:
-        self.frame, self.base = frame, base
+        self.frame = frame
         self.opaque, self.sizes = opaque or {}, sizes or {}
-        self.shape = base.shape
+        self.shape = tuple(n if isinstance(n, int) else self.sizes[n] for n in frame.sizes)
+        self.base = self._in_frame(base, frame.base_view.layout)
+
+    def _in_frame(self, array: Array, layout: Layout) -> Array:
+        """An array whose dimensions hold these axes, with one dimension for each axis of the frame."""
+        axes = [axis for group in layout for axis in group]
+        split = array.reshape([self.shape[axis] for axis in axes])
+        sizes = [self.shape[k] if k in axes else 1 for k in range(len(self.shape))]
+        return split.transpose(np.argsort(axes)).reshape(sizes) if axes else split.reshape(sizes)
 
     def polynomial(self, p: Polynomial) -> Array:
         """The sum of its terms."""
@@ -69,18 +79,22 @@ class Evaluation:
         if isinstance(atom, Magnitude):
             return np.abs(self._atom(self.frame.algebra.atoms[atom.of]))
         if isinstance(atom, Opaque):
-            sizes = [self.shape[k] if k in atom.axes else 1 for k in range(len(self.shape))]
-            return self.opaque[atom.key].reshape(sizes)
+            return self._opaque(atom)
         assert isinstance(atom, Size)
         return np.full((1,) * len(self.shape), float(self.sizes[atom.symbol]))
 
+    def _opaque(self, atom: Opaque) -> Array:
+        """A run-time operand; its key says which axes lie in each of its dimensions."""
+        value, lies = atom.key  # type: ignore[misc]
+        return self._in_frame(self.opaque[value], lies)
+
     def value(self, traced: Traced) -> Array:
         """A value of the walk, its dimensions where its layout says that they are."""
-        axes = [k for k in traced.layout if k is not None]
+        axes = [axis for group in traced.layout for axis in group]
         assert len(set(axes)) == len(axes), "an axis lies in two places"
         found = self.polynomial(traced.polynomial)
         assert all(n == 1 or k in axes for k, n in enumerate(found.shape)), "it varies outside of its layout"
         full = [self.shape[k] if k in axes else 1 for k in range(len(self.shape))]
         order = axes + [k for k in range(len(full)) if k not in axes]
         moved = np.broadcast_to(found, full).transpose(order)
-        return moved.reshape([1 if k is None else self.shape[k] for k in traced.layout])
+        return moved.reshape([math.prod(self.shape[k] for k in group) for group in traced.layout])

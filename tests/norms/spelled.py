@@ -10,7 +10,7 @@ from onnx import helper, numpy_helper
 from small_models import FUSED, Array, Result, assert_agree, f32, model, rewritten, vector
 
 WIDTH = 6
-EPSILON = 1e-3
+EPSILON = float(f32(1e-3))
 GAMMA, BETA = vector(WIDTH), vector(WIDTH, seed=1)
 CONSTANTS = {"e": f32(EPSILON), "g": GAMMA, "b": BETA}
 CENTRED = {

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from normfuse.parity.compare import distance, is_degenerate, magnitude
-from normfuse.parity.noise import nudge, nudge_halfway, roundoff
+from normfuse.parity.dtypes import roundoff
+from normfuse.parity.noise import nudge, nudge_halfway
 
 TYPES = [np.float16, np.float32, np.float64, ml_dtypes.bfloat16]
 

@@ -91,6 +91,27 @@ def test_conv_transpose_equals_the_runtime(attributes: str) -> None:
     assert np.abs(evaluator(proto).run(None, {"x": x})[0] - expected).max() < 1e-5
 
 
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        "",
+        "strides=[2, 2], pads=[1, 0, 1, 2]",
+        "dilations=[2, 1], strides=[1, 3]",
+        "group=2, pads=[1, 1, 1, 1]",
+        'auto_pad="SAME_LOWER", strides=[2, 2]',
+    ],
+)
+def test_conv_equals_the_runtime(attributes: str) -> None:
+    groups = 2 if "group" in attributes else 1
+    w = RNG.normal(size=(6, 4 // groups, 3, 2)).astype(np.float32)
+    body = f"y = Conv<{attributes}>(x, w, b)".replace("<>", "")
+    ends = "float[N, 4, H, W] x", "float[A, C, D, E] y"
+    proto = model(*ends, body, floats({"w": w, "b": RNG.normal(size=6)}))
+    x = RNG.normal(size=(2, 4, 7, 8)).astype(np.float32)
+    expected = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": x})[0]
+    assert np.abs(evaluator(proto).run(None, {"x": x})[0] - expected).max() < 1e-5
+
+
 def test_an_unknown_operator_cannot_be_evaluated() -> None:
     proto = model("float[B, 2] x", "float[B, 2] y", "y = own.Thing(x)", domains=', "own": 1')
     with pytest.raises(CannotEvaluateError):

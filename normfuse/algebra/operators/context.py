@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from normfuse.algebra.frame import End, Frame, Layout, Traced
+from normfuse.algebra.frame import End, Frame, Traced
 from normfuse.algebra.polynomial import Mean, Opaque, Polynomial, Size
+from normfuse.algebra.refinement import Layout, product
 from normfuse.graph.facts import Facts
 from normfuse.graph.shapes import Dim
 
@@ -56,7 +57,7 @@ class Context:
         if values.size != 1 or array.dtype.kind not in "fV":
             return values
         stored = values.reshape(-1)[0]
-        for n in self.frame.sizes:
+        for n in self.frame.reduced:
             for p, q in ((1, n), (n, n - 1), (n - 1, n), (1, n - 1)):
                 if q > 0 and np.float64(np.asarray(p / q).astype(array.dtype)) == stored:
                     return np.full(values.shape, float(Fraction(p, q)))
@@ -73,27 +74,20 @@ class Context:
         if polynomial is None:
             return End("", "not exact, or too many terms")
         if shape is None:
-            shape = self.shape_of(layout)
+            shape = self.frame.shape_of(layout)
         return Traced(polynomial, layout, shape, self.first_traced(node).dtype)
 
     def first_traced(self, node: ir.Node) -> Traced:
         """The first operand that is a value of the walk."""
         return next(t for v in node.inputs if (t := self.get(v)) is not None)
 
-    def shape_of(self, layout: Layout) -> tuple[Dim, ...]:
-        """The dimensions of a value with this layout."""
-        return tuple(1 if axis is None else self.frame.shape[axis] for axis in layout)
-
     def size(self, dims: tuple[Dim, ...]) -> Polynomial:
         """The product of dimensions: a number times the lengths of the dynamic ones."""
-        number = 1
+        number, symbols = product(dims)
         powers: dict[int, Fraction] = {}
-        for dim in dims:
-            if isinstance(dim, int):
-                number *= dim
-            else:
-                atom = self.frame.algebra.number(Size(dim))
-                powers[atom] = powers.get(atom, Fraction(0)) + 1
+        for symbol in symbols:
+            atom = self.frame.algebra.number(Size(symbol))
+            powers[atom] = powers.get(atom, Fraction(0)) + 1
         return {tuple(sorted(powers.items())): float(number)}
 
     def scalar_integer(self, value: ir.Value) -> Polynomial | None:
@@ -107,7 +101,7 @@ class Context:
         known = self.facts.shapes.integers(value)
         if known is None or len(known) != 1:
             return None
-        return self.size(known) if isinstance(known[0], int) or known[0].isidentifier() else None
+        return self.size(known)
 
     def opaque(self, value: ir.Value, layout: Layout, beside: Polynomial) -> tuple[Polynomial, Layout] | End:
         """A run-time operand as an atom of its own, where it may be one, and the layout of the result."""
@@ -121,8 +115,8 @@ class Context:
         if isinstance(extended, End):
             return extended
         dims = zip(extended[len(extended) - len(shape) :], shape, strict=True)
-        lies = tuple(None if n == 1 else axis for axis, n in dims)
-        axes = frozenset(axis for axis in lies if axis is not None)
+        lies = tuple(() if n == 1 else group for group, n in dims)
+        axes = frozenset(axis for group in lies for axis in group)
         return algebra.of_atom(Opaque((value, lies), axes)), extended
 
 

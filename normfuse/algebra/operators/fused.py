@@ -60,7 +60,7 @@ def _layer_norm(*, centred: bool) -> Operator:
         rank = len(x.layout)
         if not -rank <= axis < rank:
             return End()
-        axes = frozenset(a for a in x.layout[axis % rank :] if a is not None)
+        axes = frozenset(a for group in x.layout[axis % rank :] for a in group)
         epsilon = float(np.float32(node.attributes.get_float("epsilon", 1e-5)))
         core = _normalized(context.frame.algebra, x.polynomial, axes, epsilon, centred=centred)
         if core is None:
@@ -78,7 +78,7 @@ def _per_channel(context: Context, x: Traced, value: ir.Value | None) -> Polynom
     if array is None or array.ndim != 1 or len(x.layout) < 2:
         return None
     shaped = np.asarray(array, dtype=np.float64).reshape([-1] + [1] * (len(x.layout) - 2))
-    if x.layout[1] is None and shaped.size != 1:
+    if not x.layout[1] and shaped.size != 1:
         return None
     return context.frame.constant(shaped, x.layout)
 
@@ -89,7 +89,7 @@ def _instance_norm(context: Context, node: ir.Node) -> Traced | End:
         return End()
     algebra = context.frame.algebra
     scale, bias = (_per_channel(context, x, v) for v in node.inputs[1:3])
-    axes = frozenset(a for a in x.layout[2:] if a is not None)
+    axes = frozenset(a for group in x.layout[2:] for a in group)
     epsilon = float(np.float32(node.attributes.get_float("epsilon", 1e-5)))
     core = _normalized(algebra, x.polynomial, axes, epsilon, centred=True)
     if core is None or scale is None or bias is None:
@@ -113,7 +113,7 @@ def _batch_norm(context: Context, node: ir.Node) -> Traced | End:
     with np.errstate(all="ignore"):
         slope = gamma / np.sqrt(variance + epsilon)
         shift = beta - mean * slope
-    if not np.all(np.isfinite(slope) & np.isfinite(shift)) or (x.layout[1:2] == (None,) and slope.size != 1):
+    if not np.all(np.isfinite(slope) & np.isfinite(shift)) or (x.layout[1:2] == ((),) and slope.size != 1):
         return End()
     trailing = [-1] + [1] * (len(x.layout) - 2)
     algebra = context.frame.algebra

@@ -1,21 +1,38 @@
-"""Operators that only move values: Reshape Squeeze Unsqueeze Flatten Expand Transpose."""
+"""Operators that only move values: Reshape Squeeze Unsqueeze Flatten Expand Transpose Gather."""
 
 from __future__ import annotations
 
+import numpy as np
 import onnx_ir as ir
 
-from normfuse.algebra.frame import End, Traced, relabelled
+from normfuse.algebra.frame import End, Traced
 from normfuse.algebra.operators.context import Context, Operator
+from normfuse.graph.shapes import Dim
 
 
 def _reshape(context: Context, node: ir.Node) -> Traced | End:
-    """Follow a Reshape (Squeeze, Unsqueeze, Flatten) that adds or drops dimensions of size 1."""
+    """Follow a Reshape (Squeeze, Unsqueeze, Flatten) that keeps every axis of the frame whole."""
     x = context.first(node)
     target = context.facts.shapes.of(node.outputs[0])
-    layout = None if target is None else relabelled(x.layout, x.shape, target)
-    if target is None or layout is None:
-        return End("", "a view of other dimensions")
-    return Traced(x.polynomial, layout, context.shape_of(layout), x.dtype)
+    return End() if target is None else _regrouped(context, x, target)
+
+
+def _regrouped(context: Context, x: Traced, target: tuple[Dim, ...]) -> Traced | End:
+    layout = context.frame.reshaped(x.layout, target)
+    if layout is None:
+        return End("", "a view that splits an axis")
+    return Traced(x.polynomial, layout, context.frame.shape_of(layout), x.dtype)
+
+
+def _gather(context: Context, node: ir.Node) -> Traced | End:
+    """A Gather by 0, 1, 2, … is a Reshape: so torch's decompositions write a strided view."""
+    x = context.first(node)
+    indices = context.constant(node.inputs[1]) if len(node.inputs) > 1 else None
+    if indices is None or len(x.layout) != 1 or node.attributes.get_int("axis", 0) not in (0, -1):
+        return End()
+    if indices.size != x.shape[0] or not np.array_equal(indices.reshape(-1), np.arange(indices.size)):
+        return End()
+    return _regrouped(context, x, indices.shape)
 
 
 def _expand(context: Context, node: ir.Node) -> Traced | End:
@@ -46,4 +63,5 @@ LAYOUT: dict[str, Operator] = {
     "Flatten": _reshape,
     "Expand": _expand,
     "Transpose": _transpose,
+    "Gather": _gather,
 }

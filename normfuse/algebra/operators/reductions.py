@@ -9,7 +9,6 @@ ReduceL1(p)        = N * Mean(|p|)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -18,6 +17,7 @@ import onnx_ir as ir
 from normfuse.algebra.frame import End, Traced
 from normfuse.algebra.operators.context import Context, Operator
 from normfuse.algebra.polynomial import Algebra, Polynomial
+from normfuse.algebra.refinement import product
 from normfuse.graph.facts import Facts
 
 _Prepare = Callable[[Algebra, Polynomial], Polynomial | None]
@@ -59,25 +59,22 @@ def reduce(context: Context, node: ir.Node, x: Traced, positions: frozenset[int]
            keep: bool, total: bool = False, root: bool = False) -> Traced | End:  # fmt: skip
     """A reduction of a traced value over dimensions `positions` of it."""
     algebra = context.frame.algebra
-    axes = frozenset(a for k in positions if (a := x.layout[k]) is not None)
+    axes = frozenset(axis for k in positions for axis in x.layout[k])
     inner = prepare(algebra, x.polynomial)
     result = None if inner is None else algebra.mean(inner, axes)
-    dims = tuple(x.shape[k] for k in sorted(positions))
     if result is None:
         return End("", "not exact, or a coefficient varies along the reduced axes")
-    static = [n for n in dims if isinstance(n, int)]
-    if len(static) == len(dims):
-        context.frame.sizes.add(math.prod(static))
+    dims = tuple(context.frame.sizes[axis] for axis in sorted(axes))
+    number, symbols = product(dims)
+    if not symbols:
+        context.frame.reduced.add(number)
     if total:
         result = algebra.multiply(result, context.size(dims))
     if root and result is not None:
         result = algebra.power(result, Fraction(1, 2))
-    layout, shape = [], []
-    for k, (axis, n) in enumerate(zip(x.layout, x.shape, strict=True)):
-        if k not in positions or keep:
-            layout.append(None if k in positions else axis)
-            shape.append(1 if k in positions else n)
-    return context.result(node, result, tuple(layout), tuple(shape))
+    kept = [k for k in range(len(x.layout)) if keep or k not in positions]
+    layout = tuple(() if k in positions else x.layout[k] for k in kept)
+    return context.result(node, result, layout, tuple(1 if k in positions else x.shape[k] for k in kept))
 
 
 def itself(_: Algebra, p: Polynomial) -> Polynomial | None:

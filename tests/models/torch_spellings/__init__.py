@@ -1,11 +1,12 @@
-"""What exporters write: one small torch module for each way to spell a normalization, and every way to export it.
+"""What exporters write: a small torch module for each spelling of a normalization, exported in every way.
 
-    spelling        the record of one module: family, what must come of it, how many sites it holds
-    layer_norms, rms_norms, spatial_norms, batch_norms      the modules
-    registry        all of them by name
-    exporting       Way (exporter, opset, dtype, dynamic), the grid of ways, and a cache on disk
-    outcome         what came of one export: as asked, refused with a reason, missed, or wrong
-    comparing       the comparison that says so, independent of normfuse's own
+table           what must come of each module, and in how many ways it is exported (needs no torch)
+samples         what every module needs: random parameters, example inputs, neighbours
+layer_norms, rms_norms, spatial_norms, batch_norms      the modules
+exporting       one module in one way, with a cache on disk
+comparing       a comparison that is independent of normfuse's own
+outcome         what came of one export: as asked, refused with a reason, missed, or wrong
+exceptions      the exports that do not end as asked, named one by one
 
-    python -m torch_spellings            the table of outcomes, with tests/models on the path
+python -m torch_spellings            the table of outcomes, with tests/models on the path
 """

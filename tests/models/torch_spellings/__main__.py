@@ -1,6 +1,6 @@
 """Print what came of every export: one line a module, then the shares, by exporter and by dtype.
 
-    python -m torch_spellings [--dtype fp32] [--exporter dyd] [--target onnx] [--json FILE] [MODULE ...]
+python -m torch_spellings [--dtype fp32] [--exporter dyd] [--target onnx] [--json FILE] [MODULE ...]
 """
 
 from __future__ import annotations
@@ -13,10 +13,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from .exporting import Way, ways
-from .outcome import Outcome, counted, outcome
-from .registry import SPELLINGS
-from .spelling import Spelling
+from .outcome import Outcome, outcome
+from .table import SPELLINGS, Spelling, Way, ways
 
 
 def outcomes(
@@ -51,7 +49,7 @@ def show(spelling: Spelling, results: dict[str, Outcome]) -> None:
 
 def totals(found: list[tuple[Spelling, Way, Outcome]]) -> None:
     """The shares of what is promised, and of folds."""
-    kinds = (("promised", counted), ("folds", lambda s: s.expectation in ("fold", "fold_hard")))
+    kinds = (("promised", lambda s: s.promised), ("folds", lambda s: s.expectation in ("fold", "fold_hard")))
     for title, belongs in kinds:
         chosen = [(way, result) for spelling, way, result in found if belongs(spelling)]
         print(f"\n{title}: {share(result for _, result in chosen)}")
@@ -60,7 +58,7 @@ def totals(found: list[tuple[Spelling, Way, Outcome]]) -> None:
             for way, result in chosen:
                 groups[getattr(way, key)].append(result)
             print("   ", "   ".join(f"{name} {share(results)}" for name, results in groups.items()))
-    verdicts = defaultdict(int)
+    verdicts: defaultdict[str, int] = defaultdict(int)
     for _, _, result in found:
         verdicts[result.verdict] += 1
     print("\nall:", dict(verdicts), "unverified:", sum(result.unverified for *_, result in found))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
 
-from .spelling import BATCH, CHANNELS, TOKENS, WIDTH, Expectation, Spelling, drawn, randomize
+from .samples import BATCH, CHANNELS, TOKENS, WIDTH, Sample, drawn, randomize
 
 C = CHANNELS
 
@@ -76,31 +77,24 @@ def spectral_norm() -> nn.Module:
     return nn.Sequential(nn.utils.parametrizations.spectral_norm(conv), nn.ReLU())
 
 
-def standard(
-    name: str, modules: Callable[[], tuple[nn.Module, ...]], *shape: int, expectation: Expectation = "fold",
-    bfloat16: bool = False, axes: tuple[dict[int, str], ...] = ({0: "batch"},),
-) -> Spelling:  # fmt: skip
-    """Modules in a row, on one input."""
-    return Spelling(
-        name, "BN", expectation, lambda: randomize(nn.Sequential(*modules())), lambda: (drawn(*shape),), axes,
-        preserved=True, bfloat16=bfloat16,
-    )  # fmt: skip
+def in_a_row(*modules: Callable[[], nn.Module], shape: tuple[int, ...] = (BATCH, C, 4, 3)) -> Sample:
+    """Modules one after the other, on one input."""
+    return Sample(lambda: randomize(nn.Sequential(*(m() for m in modules))), lambda: (drawn(*shape),))
 
 
-def special(
-    name: str, build: Callable[[], nn.Module], *shape: int, expectation: Expectation = "fold", sites: int = 1,
-    family: str = "BN", torchscript: bool = True, axes: tuple[dict[int, str], ...] = ({0: "batch"},),
-) -> Spelling:  # fmt: skip
-    """A module of its own."""
-    return Spelling(
-        name, family, expectation, lambda: randomize(build()), lambda: (drawn(*shape),), axes, sites=sites,
-        torchscript=torchscript, preserved=torchscript,
-    )  # fmt: skip
+def special(build: Callable[[], nn.Module]) -> Sample:
+    """A module of its own, on feature maps."""
+    return Sample(lambda: randomize(build()), lambda: (drawn(BATCH, C, 4, 3),))
 
 
-def convolved(conv: Callable[[], nn.Module], norm: Callable[[], nn.Module]) -> Callable[[], tuple[nn.Module, ...]]:
-    """Linear operator, norm, relu."""
-    return lambda: (conv(), norm(), nn.ReLU())
+def conv(**how: Any) -> Callable[[], nn.Module]:
+    """A 3x3 convolution."""
+    return lambda: nn.Conv2d(C, C, 3, **how)
+
+
+def transposed(**how: Any) -> Callable[[], nn.Module]:
+    """A 3x3 transposed convolution of stride 2."""
+    return lambda: nn.ConvTranspose2d(C, C, 3, stride=2, **how)
 
 
 def bn2d() -> nn.Module:
@@ -108,59 +102,41 @@ def bn2d() -> nn.Module:
     return nn.BatchNorm2d(C)
 
 
-IMAGE = (BATCH, C, 4, 3)
-
-SPELLINGS = (
-    standard("conv1d_bn", convolved(lambda: nn.Conv1d(C, C, 3, bias=False), lambda: nn.BatchNorm1d(C)), BATCH, C, 6),
-    standard("conv2d_bn", convolved(lambda: nn.Conv2d(C, C, 3, padding=1, bias=False), bn2d), *IMAGE, bfloat16=True),
-    standard(
-        "conv3d_bn", convolved(lambda: nn.Conv3d(C, C, 3, padding=1, bias=False), lambda: nn.BatchNorm3d(C)),
-        BATCH, C, 3, 4, 3,
-    ),  # fmt: skip
-    standard("conv2d_bias_bn", convolved(lambda: nn.Conv2d(C, C, 3, padding=1), bn2d), *IMAGE),
-    standard(
-        "conv2d_bn_eps1e-3",
-        convolved(lambda: nn.Conv2d(C, C, 3, padding=1), lambda: nn.BatchNorm2d(C, eps=1e-3)), *IMAGE,
-    ),  # fmt: skip
-    standard("conv2d_group_bn", convolved(lambda: nn.Conv2d(C, C, 3, groups=2), bn2d), *IMAGE),
-    standard("convT2d_bn", convolved(lambda: nn.ConvTranspose2d(C, C, 3, stride=2), bn2d), *IMAGE),
-    standard(
-        "convT2d_group_bn_nobias",
-        convolved(lambda: nn.ConvTranspose2d(C, C, 3, stride=2, groups=2, bias=False), bn2d), *IMAGE,
-    ),  # fmt: skip
-    standard(
-        "linear_nobias_bn1d",
-        convolved(lambda: nn.Linear(WIDTH, WIDTH, bias=False), lambda: nn.BatchNorm1d(WIDTH)), 4, WIDTH,
-    ),  # fmt: skip
-    standard(
-        "conv_reflectpad_bn",
-        convolved(lambda: nn.Conv2d(C, C, 3, padding=1, padding_mode="reflect"), bn2d), *IMAGE,
-    ),  # fmt: skip
-    special("conv_addconst_bn", Shifted, *IMAGE),
-    special("conv_shared_two_bn", Shared, *IMAGE, sites=2),
-    special(
-        "linear3d_flatten_bn1d", Flattened, BATCH, TOKENS, WIDTH, expectation="fold_hard",
-        axes=({0: "batch", 1: "tokens"},),
-    ),  # fmt: skip
-    standard("bn_alone", lambda: (nn.ReLU(), bn2d(), nn.ReLU()), *IMAGE, expectation="keep"),
-    standard("bn_conv_pad", lambda: (bn2d(), nn.Conv2d(C, C, 3, padding=1)), *IMAGE, expectation="keep"),
-    standard(
-        "bn_relu_conv", lambda: (bn2d(), nn.ReLU(), nn.Conv2d(C, C, 3, padding=1)), *IMAGE, expectation="keep"
+SAMPLES = {
+    "conv1d_bn": in_a_row(
+        lambda: nn.Conv1d(C, C, 3, bias=False), lambda: nn.BatchNorm1d(C), nn.ReLU, shape=(BATCH, C, 6)
     ),
-    special("conv_fanout_bn", Reused, *IMAGE, expectation="keep"),
-    standard(
-        "linear3d_bn1d_T", convolved(lambda: nn.Linear(WIDTH, WIDTH), lambda: nn.BatchNorm1d(TOKENS)),
-        BATCH, TOKENS, WIDTH, expectation="keep",
-    ),  # fmt: skip
-    standard(
-        "bn_track_false",
-        convolved(
-            lambda: nn.Conv2d(C, C, 3, padding=1), lambda: nn.BatchNorm2d(C, track_running_stats=False)
-        ),
-        *IMAGE, expectation="keep",
-    ),  # fmt: skip
-    special("weight_norm_old", weight_norm, *IMAGE, expectation="constfold", family="WN"),
-    special(
-        "spectral_norm_param", spectral_norm, *IMAGE, expectation="constfold", family="WN", torchscript=False
+    "conv2d_bn": in_a_row(conv(padding=1, bias=False), bn2d, nn.ReLU),
+    "conv3d_bn": in_a_row(
+        lambda: nn.Conv3d(C, C, 3, padding=1, bias=False),
+        lambda: nn.BatchNorm3d(C),
+        nn.ReLU,
+        shape=(BATCH, C, 3, 4, 3),
     ),
-)
+    "conv2d_bias_bn": in_a_row(conv(padding=1), bn2d, nn.ReLU),
+    "conv2d_bn_eps1e-3": in_a_row(conv(padding=1), lambda: nn.BatchNorm2d(C, eps=1e-3), nn.ReLU),
+    "conv2d_group_bn": in_a_row(conv(groups=2), bn2d, nn.ReLU),
+    "convT2d_bn": in_a_row(transposed(), bn2d, nn.ReLU),
+    "convT2d_group_bn_nobias": in_a_row(transposed(groups=2, bias=False), bn2d, nn.ReLU),
+    "linear_nobias_bn1d": in_a_row(
+        lambda: nn.Linear(WIDTH, WIDTH, bias=False), lambda: nn.BatchNorm1d(WIDTH), nn.ReLU, shape=(4, WIDTH)
+    ),
+    "conv_reflectpad_bn": in_a_row(conv(padding=1, padding_mode="reflect"), bn2d, nn.ReLU),
+    "conv_addconst_bn": special(Shifted),
+    "conv_shared_two_bn": special(Shared),
+    "linear3d_flatten_bn1d": Sample(
+        lambda: randomize(Flattened()), lambda: (drawn(BATCH, TOKENS, WIDTH),), ({0: "batch", 1: "tokens"},)
+    ),
+    "bn_alone": in_a_row(nn.ReLU, bn2d, nn.ReLU),
+    "bn_conv_pad": in_a_row(bn2d, conv(padding=1)),
+    "bn_relu_conv": in_a_row(bn2d, nn.ReLU, conv(padding=1)),
+    "conv_fanout_bn": special(Reused),
+    "linear3d_bn1d_T": in_a_row(
+        lambda: nn.Linear(WIDTH, WIDTH), lambda: nn.BatchNorm1d(TOKENS), nn.ReLU, shape=(BATCH, TOKENS, WIDTH)
+    ),
+    "bn_track_false": in_a_row(
+        conv(padding=1), lambda: nn.BatchNorm2d(C, track_running_stats=False), nn.ReLU
+    ),
+    "weight_norm_old": special(weight_norm),
+    "spectral_norm_param": special(spectral_norm),
+}

@@ -18,8 +18,8 @@ import onnxruntime as ort
 import torch
 from onnx import numpy_helper
 
-from .exporting import DTYPES, Way
-from .spelling import Spelling
+from .exporting import DTYPES, sample
+from .table import Spelling, Way
 
 SLACK = {"fp32": 64 * 2.0**-23, "fp16": 4 * 2.0**-10, "bf16": 64 * 2.0**-23}
 Tensors = tuple[torch.Tensor, ...]
@@ -52,12 +52,13 @@ def _session(path: Path, way: Way) -> ort.InferenceSession:
 
 def _inputs(spelling: Spelling, way: Way) -> Iterator[Tensors]:
     """The example, and one off zero; of other sizes where sizes may vary."""
-    example = spelling.inputs()
+    each = sample(spelling)
+    example = each.inputs()
     yield example
     other = [tensor * 3 + 0.5 for tensor in example]
     if way.dynamic:
         sizes = {"batch": 3, "tokens": 5}
-        for index, axes in enumerate(spelling.dynamic):
+        for index, axes in enumerate(each.dynamic):
             for axis, symbol in axes.items():
                 count = sizes[symbol]
                 repeated = torch.cat([other[index], -0.7 * other[index]], dim=axis)
@@ -67,7 +68,7 @@ def _inputs(spelling: Spelling, way: Way) -> Iterator[Tensors]:
 
 @functools.lru_cache(maxsize=2)
 def _exact(spelling: Spelling, dtype: str) -> torch.nn.Module:
-    return spelling.build().to(DTYPES[dtype]).to(torch.float64)
+    return sample(spelling).build().to(DTYPES[dtype]).to(torch.float64)
 
 
 def _truth(spelling: Spelling, way: Way, inputs: Tensors) -> np.ndarray:
@@ -78,7 +79,11 @@ def _truth(spelling: Spelling, way: Way, inputs: Tensors) -> np.ndarray:
 
 
 def _differs(
-    before: ort.InferenceSession, after: ort.InferenceSession, inputs: Tensors, truth: np.ndarray, slack: float
+    before: ort.InferenceSession,
+    after: ort.InferenceSession,
+    inputs: Tensors,
+    truth: np.ndarray,
+    slack: float,
 ) -> str:
     original, result = (_run(session, inputs) for session in (before, after))
     if original.shape != result.shape:

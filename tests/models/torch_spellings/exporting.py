@@ -1,11 +1,8 @@
-"""Every way in which a module is exported, and a cache of the results on disk.
+"""Export one module in one way, with a cache of the results on disk.
 
-    ts    TorchScript           tsp   the same with training=PRESERVE, nothing folded
-    dy    dynamo                dyraw without its optimizer, functions inlined
-    dyd   decomposed to core operators first
-
-The cache lies in $NORMFUSE_TEST_CACHE, or else in the folder for temporary files; its key holds torch's version
-and the source of the modules, so that nothing stale is read. An exporter that fails leaves its reason there.
+The cache lies in $NORMFUSE_TEST_CACHE, or else in the folder for temporary files; its key holds torch's
+version and the source of the modules, so that nothing stale is read. An exporter that fails leaves its
+reason there.
 """
 
 from __future__ import annotations
@@ -13,14 +10,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import importlib
 import io
 import logging
 import os
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
@@ -29,7 +25,8 @@ import torch
 from torch import nn
 from torch._decomp import core_aten_decompositions, get_decompositions
 
-from .spelling import Spelling
+from .samples import Sample
+from .table import Spelling, Way
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 
@@ -38,45 +35,11 @@ class ExportError(Exception):
     """The exporter itself could not write the module; holds the last line of what it said."""
 
 
-@dataclass(frozen=True)
-class Way:
-    """An exporter, an opset, a dtype, and whether the batch (and the number of tokens) may vary."""
-
-    exporter: str
-    opset: int
-    dtype: str
-    dynamic: bool = False
-
-    @property
-    def name(self) -> str:
-        """Such as fp32-ts~16."""
-        return f"{self.dtype}-{self.exporter}{'~' if self.dynamic else ''}{self.opset}"
-
-
-_DYNAMO = (
-    *(Way("dy", opset, "fp32") for opset in (18, 20, 23)), Way("dy", 18, "fp32", dynamic=True),
-    *(Way("dyd", opset, "fp32") for opset in (18, 23)), Way("dyd", 18, "fp32", dynamic=True),
-    Way("dyraw", 18, "fp32"),
-)  # fmt: skip
-_DYNAMO_HALF = (("dy", 18), ("dy", 23), ("dyd", 18))
-_SCRIPT = (
-    *(Way("ts", opset, "fp32") for opset in (11, 13, 16, 17, 18)),
-    *(Way("ts", opset, "fp32", dynamic=True) for opset in (16, 17)),
-)
-_SCRIPT_HALF = (("ts", 13), ("ts", 17))
-_PRESERVED = (Way("tsp", 13, "fp32"), Way("tsp", 17, "fp32"), Way("tsp", 13, "fp16"))
-
-
-def ways(spelling: Spelling) -> Iterator[Way]:
-    """Every way to export one module, float32 first."""
-    yield from _DYNAMO
-    if spelling.torchscript:
-        yield from _SCRIPT
-    if spelling.preserved:
-        yield from _PRESERVED
-    half = _DYNAMO_HALF + (_SCRIPT_HALF if spelling.torchscript else ())
-    for dtype in ("fp16", *(("bf16",) if spelling.bfloat16 else ())):
-        yield from (Way(exporter, opset, dtype) for exporter, opset in half)
+def sample(spelling: Spelling) -> Sample:
+    """The module of a spelling, and its inputs."""
+    room = importlib.import_module(f"{__package__}.{spelling.room}")
+    result: Sample = room.SAMPLES[spelling.name]
+    return result
 
 
 def export(spelling: Spelling, way: Way, folder: Path | None = None) -> Path:
@@ -104,14 +67,14 @@ def cache(spelling: Spelling) -> Path:
     """The folder for exports of a module, and of those that stand in the same file, by this torch."""
     root = os.environ.get("NORMFUSE_TEST_CACHE")
     folder = Path(root) if root else Path(tempfile.gettempdir()) / "normfuse-test-cache"
-    return folder / _version(spelling.build.__module__)
+    return folder / _version(spelling.room)
 
 
 @functools.cache
 def _version(room: str) -> str:
-    source = Path(sys.modules[room].__file__ or "")
+    source = Path(__file__).with_name(f"{room}.py")
     digest = hashlib.sha256(torch.__version__.encode())
-    for each in (source, source.with_name("spelling.py"), Path(__file__)):
+    for each in (source, source.with_name("samples.py"), Path(__file__)):
         digest.update(each.read_bytes())
     return f"{source.stem}-{digest.hexdigest()[:12]}"
 
@@ -139,7 +102,8 @@ def _quiet() -> Iterator[None]:
 
 def _prepared(spelling: Spelling, dtype: str) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     kind = DTYPES[dtype]
-    return spelling.build().to(kind), tuple(tensor.to(kind) for tensor in spelling.inputs())
+    each = sample(spelling)
+    return each.build().to(kind), tuple(tensor.to(kind) for tensor in each.inputs())
 
 
 def _by_torchscript(spelling: Spelling, way: Way) -> onnx.ModelProto:
@@ -150,7 +114,7 @@ def _by_torchscript(spelling: Spelling, way: Way) -> onnx.ModelProto:
     torch.onnx.export(
         module, inputs, buffer, dynamo=False, opset_version=way.opset, input_names=names,
         output_names=["output"],
-        dynamic_axes=dict(zip(names, spelling.dynamic, strict=True)) if way.dynamic else None,
+        dynamic_axes=dict(zip(names, sample(spelling).dynamic, strict=True)) if way.dynamic else None,
         **(preserve if way.exporter == "tsp" else {}),
     )  # fmt: skip
     return onnx.load_from_string(buffer.getvalue())
@@ -166,12 +130,11 @@ def _by_dynamo(spelling: Spelling, way: Way) -> onnx.ModelProto:
 
 
 @functools.lru_cache(maxsize=2)
-def _program(
-    spelling: Spelling, dtype: str, dynamic: bool, decomposed: bool
-) -> torch.export.ExportedProgram:
+def _program(spelling: Spelling, dtype: str, dynamic: bool, decomposed: bool) -> torch.export.ExportedProgram:
     module, inputs = _prepared(spelling, dtype)
-    symbols = {name: torch.export.Dim(name) for axes in spelling.dynamic for name in axes.values()}
-    shapes = tuple({axis: symbols[name] for axis, name in axes.items()} for axes in spelling.dynamic)
+    varying = sample(spelling).dynamic
+    symbols = {name: torch.export.Dim(name) for axes in varying for name in axes.values()}
+    shapes = tuple({axis: symbols[name] for axis, name in axes.items()} for axes in varying)
     if isinstance(module, nn.Sequential):
         module = _Called(module)
     program = torch.export.export(module, inputs, dynamic_shapes=shapes if dynamic else None)

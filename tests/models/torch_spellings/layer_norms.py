@@ -8,9 +8,18 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that every torch user knows
 from torch import nn
 
-from .spelling import (
-    BATCH, TOKEN_AXES, TOKENS, WIDTH, BetweenConvs, BetweenLinears, Expectation, Spelling, drawn, image,
-    randomize, tokens,
+from .samples import (
+    BATCH,
+    TOKEN_AXES,
+    TOKENS,
+    WIDTH,
+    BetweenConvs,
+    BetweenLinears,
+    Sample,
+    drawn,
+    image,
+    randomize,
+    tokens,
 )  # fmt: skip
 
 EPS = 1e-5
@@ -158,48 +167,40 @@ def convnext() -> nn.Module:
     return norm
 
 
-def between(
-    name: str, norm: Callable[[], nn.Module], expectation: Expectation = "fuse", *, bfloat16: bool = False,
-    tokens_vary: bool = True,
-) -> Spelling:  # fmt: skip
+def between(norm: Callable[[], nn.Module], *, tokens_vary: bool = True) -> Sample:
     """A LayerNorm between two linear layers."""
-    return Spelling(
-        name, "LN", expectation, lambda: randomize(BetweenLinears(norm())), tokens,
-        TOKEN_AXES if tokens_vary else ({0: "batch"},), bfloat16=bfloat16,
-    )  # fmt: skip
+    axes = TOKEN_AXES if tokens_vary else ({0: "batch"},)
+    return Sample(lambda: randomize(BetweenLinears(norm())), tokens, axes)
 
 
-def by_hand(
-    name: str, compute: Callable[..., torch.Tensor], expectation: Expectation = "fuse"
-) -> Spelling:
+def by_hand(compute: Callable[..., torch.Tensor]) -> Sample:
     """The same, for a function."""
-    return between(name, lambda: ByHand(compute), expectation)
+    return between(lambda: ByHand(compute))
 
 
-SPELLINGS = (
-    between("ln", lambda: nn.LayerNorm(WIDTH), bfloat16=True),
-    between("ln_noaffine", lambda: nn.LayerNorm(WIDTH, elementwise_affine=False)),
-    between("ln_multidim", lambda: nn.LayerNorm((TOKENS, WIDTH)), tokens_vary=False),
-    by_hand("ln_man_var_biased", var_biased),
-    by_hand("ln_man_var_unbiased", var_unbiased, "fuse_scaled"),
-    by_hand("ln_man_std_eps_outside", std_eps_outside, "nofuse"),
-    by_hand("ln_man_sqrt_eps_outside", sqrt_eps_outside, "nofuse"),
-    by_hand("ln_man_sq_mul", square_by_product),
-    by_hand("ln_man_rsqrt_fp32", rsqrt_in_float32),
-    by_hand("ln_man_pow_neg_half", negative_half_power),
-    by_hand("ln_man_var_mean", var_mean),
-    by_hand("ln_man_sum_div", sum_over_size),
-    by_hand("ln_man_axis1_T", unsqueezed_means),
-    between("ln_olmo", Olmo),
-    between(
-        "ln_scale_per_token", lambda: ByHand(power_and_division, (TOKENS, 1)), "fuse_core", tokens_vary=False
+SAMPLES = {
+    "ln": between(lambda: nn.LayerNorm(WIDTH)),
+    "ln_noaffine": between(lambda: nn.LayerNorm(WIDTH, elementwise_affine=False)),
+    "ln_multidim": between(lambda: nn.LayerNorm((TOKENS, WIDTH)), tokens_vary=False),
+    "ln_man_var_biased": by_hand(var_biased),
+    "ln_man_var_unbiased": by_hand(var_unbiased),
+    "ln_man_std_eps_outside": by_hand(std_eps_outside),
+    "ln_man_sqrt_eps_outside": by_hand(sqrt_eps_outside),
+    "ln_man_sq_mul": by_hand(square_by_product),
+    "ln_man_rsqrt_fp32": by_hand(rsqrt_in_float32),
+    "ln_man_pow_neg_half": by_hand(negative_half_power),
+    "ln_man_var_mean": by_hand(var_mean),
+    "ln_man_sum_div": by_hand(sum_over_size),
+    "ln_man_axis1_T": by_hand(unsqueezed_means),
+    "ln_olmo": between(Olmo),
+    "ln_scale_per_token": between(lambda: ByHand(power_and_division, (TOKENS, 1)), tokens_vary=False),
+    "ln_prenorm_residual": Sample(lambda: randomize(PreNorm()), tokens, TOKEN_AXES),
+    "ln_io": Sample(lambda: randomize(nn.LayerNorm(WIDTH)), tokens, TOKEN_AXES),
+    "adaln_dit": Sample(
+        lambda: randomize(AdaLN()),
+        lambda: (*tokens(), drawn(BATCH, WIDTH, seed=3)),
+        (*TOKEN_AXES, {0: "batch"}),
     ),
-    Spelling("ln_prenorm_residual", "LN", "fuse", lambda: randomize(PreNorm()), tokens, TOKEN_AXES, sites=2),
-    Spelling("ln_io", "LN", "fuse", lambda: randomize(nn.LayerNorm(WIDTH)), tokens, TOKEN_AXES),
-    Spelling(
-        "adaln_dit", "LN", "fuse_core", lambda: randomize(AdaLN()),
-        lambda: (*tokens(), drawn(BATCH, WIDTH, seed=3)), (*TOKEN_AXES, {0: "batch"}),
-    ),  # fmt: skip
-    Spelling("ln2d_permute", "LN", "fuse", lambda: randomize(BetweenConvs(ChannelsLast(8))), image),
-    Spelling("ln2d_convnext_hf", "LN", "fuse", lambda: randomize(BetweenConvs(convnext())), image),
-)
+    "ln2d_permute": Sample(lambda: randomize(BetweenConvs(ChannelsLast(8))), image),
+    "ln2d_convnext_hf": Sample(lambda: randomize(BetweenConvs(convnext())), image),
+}

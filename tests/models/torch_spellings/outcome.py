@@ -1,7 +1,7 @@
 """What came of one export: as asked, refused with a reason, missed, or wrong.
 
-The judgement reads the operators of the written model and not only the report, so that a site that is reported
-as fused and still stands there is a miss.
+The judgement reads the operators of the written model and not only the report, so that a site that is
+reported as fused and still stands there is a miss.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import normfuse
 from normfuse.errors import CannotVerifyError, NormfuseError, ParityError
 
 from .comparing import compare
-from .exporting import ExportError, Way, export
-from .spelling import COUNTED, Spelling
+from .exporting import ExportError, export
+from .table import Spelling, Way
 
 Verdict = Literal["as-asked", "refused", "missed", "wrong", "no-export"]
 
@@ -31,7 +31,9 @@ STATISTICS = {
     "GlobalAveragePool",
 }  # fmt: skip
 AFFINE = {"Mul", "Div", "Sub", "BatchNormalization"}
-FLOATS = {onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE}
+FLOATS = {
+    onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT16, onnx.TensorProto.BFLOAT16, onnx.TensorProto.DOUBLE,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -123,8 +125,3 @@ def _residue(spelling: Spelling, found: Counter[str]) -> str:
     if affine and spelling.family in ("LN", "RMS") and expected == "fuse":
         return f"outside: {' '.join(affine)}"
     return ""
-
-
-def counted(spelling: Spelling) -> bool:
-    """Whether the site is one of those of which a share is promised."""
-    return spelling.expectation in COUNTED

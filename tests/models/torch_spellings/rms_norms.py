@@ -8,9 +8,18 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that every torch user knows
 from torch import nn
 
-from .spelling import (
-    CHANNELS, TOKEN_AXES, TOKENS, WIDTH, BetweenConvs, BetweenLinears, Expectation, Spelling, drawn, image,
-    randomize, tokens,
+from .samples import (
+    CHANNELS,
+    TOKEN_AXES,
+    TOKENS,
+    WIDTH,
+    BetweenConvs,
+    BetweenLinears,
+    Sample,
+    drawn,
+    image,
+    randomize,
+    tokens,
 )  # fmt: skip
 
 Compute = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -127,54 +136,43 @@ def large_and_zero_rows() -> tuple[torch.Tensor, ...]:
     return (x,)
 
 
-def between(
-    name: str, norm: Callable[[], nn.Module], expectation: Expectation = "fuse", *, family: str = "RMS",
-    torchscript: bool = True, bfloat16: bool = False,
-) -> Spelling:  # fmt: skip
+def between(norm: Callable[[], nn.Module]) -> Sample:
     """A norm between two linear layers."""
-    return Spelling(
-        name, family, expectation, lambda: randomize(BetweenLinears(norm())), tokens, TOKEN_AXES,
-        torchscript=torchscript, bfloat16=bfloat16,
-    )  # fmt: skip
+    return Sample(lambda: randomize(BetweenLinears(norm())), tokens, TOKEN_AXES)
 
 
-SPELLINGS = (
-    between("rms", lambda: nn.RMSNorm(WIDTH, eps=1e-6), torchscript=False, bfloat16=True),
-    between(
-        "rms_noaffine", lambda: nn.RMSNorm(WIDTH, eps=1e-6, elementwise_affine=False), torchscript=False
+def by_hand(compute: Compute) -> Sample:
+    """The same, for a function of (x, scale)."""
+    return between(lambda: ByHand(compute))
+
+
+def unscaled(compute: Callable[[torch.Tensor], torch.Tensor]) -> Sample:
+    """The same, for a function of x."""
+    return between(lambda: Unscaled(compute))
+
+
+SAMPLES = {
+    "rms": between(lambda: nn.RMSNorm(WIDTH, eps=1e-6)),
+    "rms_noaffine": between(lambda: nn.RMSNorm(WIDTH, eps=1e-6, elementwise_affine=False)),
+    "rms_functional": by_hand(lambda x, w: F.rms_norm(x, (WIDTH,), w, 1e-5)),
+    "rms_llama": by_hand(llama),
+    "rms_gemma": by_hand(gemma),
+    "rms_t5": by_hand(t5),
+    "rms_olmo2": by_hand(olmo2),
+    "rms_gpt_oss": by_hand(gpt_oss),
+    "rms_residual": Sample(lambda: randomize(Residual()), tokens, TOKEN_AXES),
+    "rms_man_mulsq": by_hand(product),
+    "rms_man_normalize_sqrtd": by_hand(normalized),
+    "rms_man_pow_neg_half": by_hand(negative_half_power),
+    "rms_man_sumsq_div": by_hand(sum_over_size),
+    "rms_grouped": by_hand(grouped),
+    "rms_channels_first": Sample(
+        lambda: randomize(BetweenConvs(ByHand(channels_first, CHANNELS, 1, 1))), image
     ),
-    between(
-        "rms_functional", lambda: ByHand(lambda x, w: F.rms_norm(x, (WIDTH,), w, 1e-5)), torchscript=False
-    ),
-    between("rms_llama", lambda: ByHand(llama), bfloat16=True),
-    between("rms_gemma", lambda: ByHand(gemma), bfloat16=True),
-    between("rms_t5", lambda: ByHand(t5)),
-    between("rms_olmo2", lambda: ByHand(olmo2)),
-    between("rms_gpt_oss", lambda: ByHand(gpt_oss)),
-    Spelling("rms_residual", "RMS", "fuse", lambda: randomize(Residual()), tokens, TOKEN_AXES),
-    between("rms_man_mulsq", lambda: ByHand(product)),
-    between("rms_man_normalize_sqrtd", lambda: ByHand(normalized), "fuse_l2"),
-    between("rms_man_pow_neg_half", lambda: ByHand(negative_half_power)),
-    between("rms_man_sumsq_div", lambda: ByHand(sum_over_size)),
-    between("rms_grouped", lambda: ByHand(grouped), "fuse_reshape"),
-    Spelling(
-        "rms_channels_first", "RMS", "fuse_transpose",
-        lambda: randomize(BetweenConvs(ByHand(channels_first, CHANNELS, 1, 1))), image,
-    ),  # fmt: skip
-    Spelling(
-        "rms_io_large", "RMS", "fuse", lambda: randomize(ByHand(llama)), large_and_zero_rows, TOKEN_AXES
-    ),
-    between(
-        "l2_div_norm", lambda: Unscaled(lambda x: x / x.norm(dim=-1, keepdim=True)), family="LP"
-    ),
-    between("l2_normalize", lambda: Unscaled(lambda x: F.normalize(x, dim=-1)), "fuse_eps", family="LP"),
-    between("l1_normalize", lambda: Unscaled(lambda x: F.normalize(x, p=1, dim=-1)), "fuse_eps", family="LP"),
-    between(
-        "l2_div_norm_eps", lambda: Unscaled(lambda x: x / (x.norm(dim=-1, keepdim=True) + 1e-6)), "nofuse",
-        family="LP",
-    ),  # fmt: skip
-    between(
-        "l2_rsqrt_eps", lambda: Unscaled(lambda x: x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)),
-        "fuse_rms", family="LP",
-    ),  # fmt: skip
-)
+    "rms_io_large": Sample(lambda: randomize(ByHand(llama)), large_and_zero_rows, TOKEN_AXES),
+    "l2_div_norm": unscaled(lambda x: x / x.norm(dim=-1, keepdim=True)),
+    "l2_normalize": unscaled(lambda x: F.normalize(x, dim=-1)),
+    "l1_normalize": unscaled(lambda x: F.normalize(x, p=1, dim=-1)),
+    "l2_div_norm_eps": unscaled(lambda x: x / (x.norm(dim=-1, keepdim=True) + 1e-6)),
+    "l2_rsqrt_eps": unscaled(lambda x: x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)),
+}

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - the name that every torch user knows
 from torch import nn
 
-from .spelling import BATCH, CHANNELS, WIDTH, BetweenConvs, Spelling, drawn, image, randomize
+from .samples import BATCH, CHANNELS, WIDTH, BetweenConvs, Sample, drawn, image, randomize
 
 GROUPS = 4
 
@@ -90,39 +90,36 @@ def volume() -> tuple[torch.Tensor, ...]:
     return (drawn(BATCH, CHANNELS, 4, 5, 6),)
 
 
-def between(
-    name: str, family: str, norm: Callable[[], nn.Module], inputs: Callable[[], tuple[torch.Tensor, ...]],
-    *, rank: int = 2, bfloat16: bool = False,
-) -> Spelling:  # fmt: skip
-    """A norm between two convolutions."""
-    return Spelling(
-        name, family, "fuse", lambda: randomize(BetweenConvs(norm(), rank)), inputs,
-        preserved=family == "IN", bfloat16=bfloat16,
-    )  # fmt: skip
-
-
 def group_norm() -> nn.Module:
     """Four groups of two channels."""
     return nn.GroupNorm(GROUPS, CHANNELS)
 
 
-SPELLINGS = (
-    between("gn", "GN", group_norm, image, bfloat16=True),
-    between("gn_1d", "GN", group_norm, line, rank=1),
-    between("gn_silu", "GN", lambda: nn.Sequential(group_norm(), nn.SiLU()), image),
-    between("gn_sigmul", "GN", SigmoidProduct, image),
-    Spelling(
-        "gn_ada", "GN", "fuse_core", lambda: randomize(AdaptiveGroupNorm()),
-        lambda: (*image(), drawn(BATCH, WIDTH, seed=3)), ({0: "batch"}, {0: "batch"}),
-    ),  # fmt: skip
-    between("in1d", "IN", lambda: nn.InstanceNorm1d(CHANNELS), line, rank=1),
-    between("in2d", "IN", lambda: nn.InstanceNorm2d(CHANNELS), image),
-    between("in3d", "IN", lambda: nn.InstanceNorm3d(CHANNELS), volume, rank=3),
-    between("in2d_affine", "IN", lambda: nn.InstanceNorm2d(CHANNELS, affine=True), image),
-    Spelling(
-        "adain", "IN", "fuse_core", lambda: randomize(AdaIN()),
-        lambda: (*image(), drawn(BATCH, CHANNELS, 5, 6, seed=3)), ({0: "batch"}, {0: "batch"}),
-        preserved=True,
-    ),  # fmt: skip
-    Spelling("grn_convnextv2", "GRN", "keep", lambda: randomize(BetweenConvs(GlobalResponse())), image),
-)
+def between(
+    norm: Callable[[], nn.Module], inputs: Callable[[], tuple[torch.Tensor, ...]] = image, rank: int = 2
+) -> Sample:
+    """A norm between two convolutions."""
+    return Sample(lambda: randomize(BetweenConvs(norm(), rank)), inputs)
+
+
+SAMPLES = {
+    "gn": between(group_norm),
+    "gn_1d": between(group_norm, line, 1),
+    "gn_silu": between(lambda: nn.Sequential(group_norm(), nn.SiLU())),
+    "gn_sigmul": between(SigmoidProduct),
+    "gn_ada": Sample(
+        lambda: randomize(AdaptiveGroupNorm()),
+        lambda: (*image(), drawn(BATCH, WIDTH, seed=3)),
+        ({0: "batch"}, {0: "batch"}),
+    ),
+    "in1d": between(lambda: nn.InstanceNorm1d(CHANNELS), line, 1),
+    "in2d": between(lambda: nn.InstanceNorm2d(CHANNELS)),
+    "in3d": between(lambda: nn.InstanceNorm3d(CHANNELS), volume, 3),
+    "in2d_affine": between(lambda: nn.InstanceNorm2d(CHANNELS, affine=True)),
+    "adain": Sample(
+        lambda: randomize(AdaIN()),
+        lambda: (*image(), drawn(BATCH, CHANNELS, 5, 6, seed=3)),
+        ({0: "batch"}, {0: "batch"}),
+    ),
+    "grn_convnextv2": between(GlobalResponse),
+}

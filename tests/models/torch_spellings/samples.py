@@ -1,61 +1,28 @@
-"""The record of one module that spells a normalization, and the shapes that all of them share."""
+"""What every module that spells a normalization needs: random parameters, example inputs, neighbours."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 import torch
 from torch import nn
-
-Expectation = Literal[
-    "fuse",  # one fused operator, affine included
-    "fuse_core",  # the core is fused, a run-time or per-token affine stays outside
-    "fuse_scaled",  # exact once epsilon and scale are rescaled (Bessel's correction)
-    "fuse_transpose",  # between two Transposes, or in place where the runtime has an axis
-    "fuse_reshape",  # on a reshaped view
-    "fuse_eps",  # a clamped L1 or L2 norm: exact only above the clamp
-    "fuse_l2",  # the same, written as an RMSNorm
-    "fuse_rms",  # an L2 norm with epsilon in the root: an RMSNorm, rescaled
-    "fold",  # into the weights of the linear operator beside it
-    "fold_hard",  # the same, through a Reshape
-    "keep",  # a BatchNorm that stays, or a normalization without an operator
-    "nofuse",  # looks like one and is not
-    "constfold",  # of weights alone: computed once
-]
-
-COUNTED = ("fuse", "fuse_core", "fuse_scaled", "fuse_transpose", "fuse_reshape", "constfold")
-"""The expectations whose share is promised."""
 
 BATCH, TOKENS, WIDTH, CHANNELS = 2, 6, 32, 8
 
 
 @dataclass(frozen=True, eq=False)
-class Spelling:
-    """One module.
+class Sample:
+    """One module and what to call it with.
 
-    family: LN, RMS, GN, IN, LP, GRN, BN or WN.
-    expectation: what must come of each of its sites.
     build: the module, in evaluation mode, with every parameter drawn at random.
     inputs: its example inputs, float32.
     dynamic: for each input, axis -> symbol; {} is static.
-    sites: how many normalizations it holds.
-    torchscript: whether the TorchScript exporter can write it.
-    preserved: whether it is exported with `training=PRESERVE` too, which leaves every BatchNorm in place.
-    bfloat16: whether it is exported in bfloat16 too.
     """
 
-    name: str
-    family: str
-    expectation: Expectation
     build: Callable[[], nn.Module]
     inputs: Callable[[], tuple[torch.Tensor, ...]]
-    dynamic: tuple[dict[int, str], ...] = field(default=({0: "batch"},))
-    sites: int = 1
-    torchscript: bool = True
-    preserved: bool = False
-    bfloat16: bool = False
+    dynamic: tuple[dict[int, str], ...] = ({0: "batch"},)
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:

@@ -1,0 +1,70 @@
+"""Whether a fused operator would round a normalization more often, or more coarsely, than the model does.
+
+- x and y have one type, and scale and bias are stored in it without a further rounding where it is a half;
+- what is computed in float64 on float32 tensors stays so;
+- epsilon is a float32 attribute: it must be finite, not vanish, and in float64 be exactly that number;
+- (sigma + e) needs an epsilon beside the variance so small that sigma + e does not see it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx_ir as ir
+
+from normfuse.algebra.polynomial import TOLERANCE, Coefficient
+from normfuse.algebra.walk import Walk
+from normfuse.norms.forms import Form
+
+_HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+_SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
+
+
+def objection(found: Walk, value: ir.Value, form: Form, nodes: tuple[ir.Node, ...]) -> tuple[str, str] | None:
+    """A reason code and what was found, or None when the form can be said as precisely as the model does."""
+    dtype, result = found.frame.dtype, found.traced[value].dtype
+    if result != dtype:
+        return "precision", f"the result is {result.name}, the input {dtype.name}"
+    inner = {found.traced[n.outputs[0]].dtype for n in nodes}
+    if dtype == ir.DataType.FLOAT and ir.DataType.DOUBLE in inner:
+        return "precision", "it is computed in float64"
+    return _of_epsilon(dtype, form) or _of_affine(dtype, form)
+
+
+def _of_epsilon(dtype: ir.DataType, form: Form) -> tuple[str, str] | None:
+    with np.errstate(over="ignore", under="ignore"):
+        stored = float(np.float32(form.epsilon))
+    if not np.isfinite(stored) or (form.epsilon and not stored > 0):
+        return "epsilon-not-representable", f"epsilon {form.epsilon:g} is {stored:g} in float32"
+    if dtype == ir.DataType.DOUBLE and stored != form.epsilon:
+        return "epsilon-not-representable", f"epsilon {form.epsilon!r} is no float32"
+    if not form.deviation_epsilon:
+        return None
+    tiny = form.epsilon or tiny_epsilon(form.deviation_epsilon)
+    if dtype != ir.DataType.FLOAT or tiny < _SMALLEST_NORMAL:
+        return "eps-outside-sqrt", f"epsilon {form.deviation_epsilon:g} is added to the root, in {dtype.name}"
+    return None
+
+
+def tiny_epsilon(deviation_epsilon: float) -> float:
+    """An epsilon beside the variance whose root is 2^-26 of the one beside the deviation.
+
+    sqrt(v + t) differs from sqrt(v) by at most sqrt(t), which is below half an ulp of the sum with e in
+    float32; and where v is 0 it keeps 0/0 away.
+    """
+    return (deviation_epsilon * 2.0**-26) ** 2
+
+
+def _of_affine(dtype: ir.DataType, form: Form) -> tuple[str, str] | None:
+    for coefficient in (form.scale, form.bias):
+        values = np.asarray(coefficient, dtype=np.float64)
+        with np.errstate(over="ignore", under="ignore"):
+            stored = values.astype(dtype.numpy()).astype(np.float64)
+        if not np.all(np.isfinite(stored)):
+            return "precision", f"scale or bias would overflow {dtype.name}"
+        if dtype in _HALF and not _agree(stored, values):
+            return "precision", f"scale or bias would be rounded to {dtype.name}"
+    return None
+
+
+def _agree(stored: Coefficient, values: Coefficient) -> bool:
+    return bool(np.all(np.abs(stored - values) <= TOLERANCE * np.abs(values)))

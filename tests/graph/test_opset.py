@@ -1,0 +1,96 @@
+"""A raised model computes the same and is still the user's model; what cannot be raised faithfully is not."""
+
+from __future__ import annotations
+
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import parser
+from small_models import assert_agree, f32, interface, model
+
+from normfuse.graph.opset import raised
+
+NORM = "m = ReduceMean<axes=[-1]>(x) d = Sub(x, m) s = Mul(d, d) v = ReduceMean<axes=[-1]>(s) y = Add(v, d)"
+
+
+def raise_to(proto: onnx.ModelProto, version: int, *, allow_insertions: bool = False) -> onnx.ModelProto | None:
+    higher = raised(ir.from_proto(proto), version, allow_insertions=allow_insertions)
+    return None if higher is None else ir.to_proto(higher)
+
+
+@pytest.mark.parametrize(("old", "new"), [(9, 17), (11, 17), (13, 17), (17, 23), (18, 23)])
+def test_a_raised_model_computes_the_same(old, new):
+    text = NORM if old < 18 else NORM.replace("<axes=[-1]>(x)", "(x)").replace("<axes=[-1]>(s)", "(s)")
+    proto = model(text, x="float[B,6]", opset=old)
+    higher = raise_to(proto, new)
+    assert higher is not None
+    assert higher.opset_import[0].version == new
+    onnx.checker.check_model(higher, full_check=True)
+    assert_agree(proto, higher)
+
+
+def annotated() -> onnx.ModelProto:
+    proto = model(NORM, x="float[B,6]", opset=11)
+    for k, node in enumerate(proto.graph.node):
+        node.name, node.doc_string = f"block/{node.op_type}_{k}", f"line {k}"
+        node.metadata_props.add(key="scope", value=f"layer {k}")
+    proto.metadata_props.add(key="author", value="someone")
+    proto.producer_name, proto.producer_version, proto.domain = "maker", "1.2", "example"
+    proto.model_version, proto.doc_string, proto.graph.doc_string = 7, "the model", "the graph"
+    return proto
+
+
+def test_names_and_metadata_survive():
+    proto = annotated()
+    higher = raise_to(proto, 17)
+    assert higher is not None
+    kept = {n.name: (n.doc_string, [(p.key, p.value) for p in n.metadata_props]) for n in higher.graph.node}
+    for node in proto.graph.node:
+        assert kept[node.name] == (node.doc_string, [(p.key, p.value) for p in node.metadata_props])
+    assert [(p.key, p.value) for p in higher.metadata_props] == [("author", "someone")]
+    for name in ("producer_name", "producer_version", "domain", "model_version", "doc_string", "ir_version"):
+        assert getattr(higher, name) == getattr(proto, name)
+    assert higher.graph.doc_string == "the graph"
+    assert interface(higher) == interface(proto)
+
+
+def test_the_model_itself_is_not_changed():
+    loaded = ir.from_proto(annotated())
+    before = ir.to_proto(loaded).SerializeToString(deterministic=True)
+    raised(loaded, 17, allow_insertions=True)
+    assert ir.to_proto(loaded).SerializeToString(deterministic=True) == before
+
+
+def test_a_conversion_that_inserts_nodes_is_only_taken_where_that_is_allowed():
+    proto = model("a = Softmax<axis=1>(x) y = Neg(a)", x="float[2,3,4]", opset=11)
+    assert raise_to(proto, 17) is None
+    higher = raise_to(proto, 17, allow_insertions=True)
+    assert higher is not None
+    assert_agree(proto, higher)
+
+
+def test_a_model_with_functions_is_not_raised():
+    proto = parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 13, "local": 1]> g (float[3] x) => (float[3] y) { y = local.f(x) } '
+        '<domain: "local", opset_import: ["": 13]> f (p) => (q) { q = Neg(p) }'
+    )
+    assert raise_to(proto, 17) is None
+
+
+def test_an_operator_without_an_adapter_keeps_the_opset():
+    proto = model("y = Upsample<mode=\"nearest\">(x, s)", {"s": f32(1, 1, 2, 2)}, x="float[1,1,2,2]",
+                  outputs="float[1,1,4,4] y", opset=9)  # fmt: skip
+    higher = raise_to(proto, 17)
+    assert higher is None or "Upsample" not in [n.op_type for n in higher.graph.node]
+
+
+def test_a_body_is_raised_with_its_graph():
+    body = NORM.replace("y = ", "p = ")
+    proto = model(
+        f"y = If(c) <then_branch = t () => (float[2,6] p) {{ {body} }}, else_branch = e () => (float[2,6] q) {{ q = Neg(x) }}>",
+        x="float[2,6]", c="bool", opset=13,
+    )  # fmt: skip
+    higher = raise_to(proto, 18, allow_insertions=True)
+    if higher is not None:
+        onnx.checker.check_model(higher, full_check=True)
+        assert_agree(proto, higher)
