@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 import onnx
 import onnx_ir as ir
 
 from normfuse import model_io
-from normfuse.errors import CannotVerifyError, ParityError
+from normfuse.errors import CannotVerifyError, ParityError, UsageError
 from normfuse.model_io.serialize import to_proto
 from normfuse.options import Options, check_skip, leaver
 from normfuse.parity import Boundary, Parity, Settings
@@ -31,7 +34,8 @@ from normfuse.report.record import Report, Site
 from normfuse.rewrite import Rewritten, rewrite
 from normfuse.targets import Target, for_providers, resolve
 
-Model = str | os.PathLike[str] | onnx.ModelProto | ir.Model
+Model = str | os.PathLike[str] | bytes | onnx.ModelProto | ir.Model
+Out = str | os.PathLike[str] | BinaryIO
 Progress = Callable[[str], None]
 MAX_ROLLBACKS = 8
 
@@ -40,41 +44,46 @@ MAX_ROLLBACKS = 8
 class Result:
     """What `optimize` returns: the model, of the kind that was given, and the report.
 
-    model: a Path for a path (the file that was written; None after a dry run), a ModelProto for a ModelProto,
-        an onnx_ir.Model for an onnx_ir.Model.
+    model: a Path for a path (the file that was written; None after a dry run, or where a stream was written
+        to), a ModelProto for a ModelProto, an onnx_ir.Model for an onnx_ir.Model, bytes for bytes.
     """
 
-    model: Path | onnx.ModelProto | ir.Model | None
+    model: Path | bytes | onnx.ModelProto | ir.Model | None
     report: Report
 
 
 def optimize(
-    model: Model, out: str | os.PathLike[str] | None = None, options: Options | None = None,
-    progress: Progress | None = None,
-) -> Result:  # fmt: skip
+    model: Model, out: Out | None = None, options: Options | None = None, progress: Progress | None = None
+) -> Result:
     """Fuse every normalization, fold every affine, verify, and write.
 
-    model: a path, a ModelProto, or an onnx_ir.Model; it is never changed.
-    out: where to write; by default `model.fused.onnx` beside a model that was given as a path, and nowhere
-        for one in memory.
+    model: a path, the bytes of a model file, a ModelProto, or an onnx_ir.Model; what is in memory is never
+        changed.
+    out: where to write, a path or a binary stream; by default `model.fused.onnx` beside a model that was
+        given as a path (or the model itself, with `in_place`), and nowhere for one in memory.
     progress: called with the name of each stage when it begins.
 
     Raises InputError for what is no valid model, UsageError for options that make no sense, CannotVerifyError
-    where the result could not be run, ParityError where it does not compute the same; then
-    nothing is written.
+    where the result could not be run, ParityError where it does not compute the same: then nothing is
+    written.
     """
     options = options or Options()
     run = _Run(options, progress or (lambda stage: None))
     source = run.read(model)
-    destination = Path(out) if out is not None else _beside(source.path)
+    stream = None if out is None or isinstance(out, str | os.PathLike) else out
+    path = _destination(source, out, options)
     check_skip(options.skip, source.model, source.name)
     before = _Counts.of(source)
-    done, staged, verdicts = run.until_it_holds(source, before, None if options.dry_run else destination)
+    done, staged, verdicts = run.until_it_holds(source, before, None if options.dry_run else path)
     with staged:
         report = run.report(before, done, verdicts, staged)
-        written = None if options.dry_run or destination is None else staged.commit()
-        report = dataclasses.replace(report, written=str(written) if written is not None else None)
-        return Result(_as_given(model, done, source, written), report)
+        written = None
+        if stream is not None and not options.dry_run:
+            _send(staged, stream)
+        elif path is not None and not options.dry_run and not _is_there_already(source, done, options):
+            written = staged.commit()
+            report = dataclasses.replace(report, written=str(written))
+        return Result(_as_given(model, done, source, path if options.in_place else written), report)
 
 
 def inspect(model: Model, options: Options | None = None) -> Report:
@@ -130,6 +139,8 @@ class _Run:
     def read(self, model: Model) -> model_io.Source:
         self.progress("reading")
         with self._timed("read"):
+            if isinstance(model, bytes):
+                return model_io.from_bytes(model)
             if isinstance(model, onnx.ModelProto):
                 return model_io.from_proto(model)
             return model_io.from_ir(model) if isinstance(model, ir.Model) else model_io.read(Path(model))
@@ -138,23 +149,24 @@ class _Run:
         self, source: model_io.Source, before: _Counts, out: Path | None
     ) -> tuple[Rewritten, model_io.Staged, list[Parity]]:
         """Rewrite and verify; leave out what failed and do it again, until what is left holds."""
-        taken_back: set[str] = set()
+        taken_back: dict[str, SiteVerdict | None] = {}
         fresh = source
         for _ in range(MAX_ROLLBACKS):
             self.progress("rewriting")
-            with self._timed("rewrite"):
+            with self._timed("rewrite"), model_io.no_collection():
                 done = rewrite(fresh.model, self.target, leaver(self.options.skip, taken_back))
-            with self._timed("write"):
-                staged = _stage(done, source, out)
+            with self._timed("write"), model_io.no_collection():
+                staged = _stage(done, source, out, self.options)
             with ExitStack() as undo:
                 undo.callback(staged.discard)
                 verdicts = self._verdicts(source, staged, done.boundaries) if _changed(done) else []
-                guilty = {name for v in verdicts for name in v.guilty} - taken_back
-                if not guilty:
-                    _require(verdicts, self.report(before, done, verdicts, None))
+                guilty = {name: v.sites.get(name) for v in verdicts for name in v.guilty}
+                done.sites = [_condemned(site, taken_back) for site in done.sites]
+                if not guilty.keys() - taken_back.keys():
+                    _require(verdicts, partial(self.report, before, done, verdicts, None))
                     undo.pop_all()
                     return done, staged, verdicts
-            taken_back |= guilty
+            taken_back.update(guilty)
             fresh = source.again()
         raise ParityError(
             f"{source.name}: after {MAX_ROLLBACKS} rounds of taking rewrites back it still differs"
@@ -210,25 +222,55 @@ class _Timer:
         self.seconds[self.name] = self.seconds.get(self.name, 0.0) + time.perf_counter() - self.started
 
 
-def _beside(path: Path | None) -> Path | None:
-    return None if path is None else path.with_name(f"{path.stem}.fused.onnx")
+def _destination(source: model_io.Source, out: Out | None, options: Options) -> Path | None:
+    """The file to write, or None where there is none to be; refused early where it makes no sense."""
+    if options.in_place:
+        if out is not None or source.path is None:
+            what = "a model that is not in a file" if source.path is None else "another output"
+            raise UsageError(f"in place does not go with {what}")
+        return source.path
+    if out is not None and not isinstance(out, str | os.PathLike):
+        if source.data_files:
+            raise UsageError(
+                f"{source.name} has weights in {source.data_files[0].name!r}, and a stream holds one file",
+                hint="write to a file with -o",
+            )
+        return None
+    if out is not None:
+        return Path(out)
+    return None if source.path is None else source.path.with_name(f"{source.path.stem}.fused.onnx")
+
+
+def _is_there_already(source: model_io.Source, done: Rewritten, options: Options) -> bool:
+    """Whether in place nothing is left to do: then the file is not even touched."""
+    return options.in_place and not _changed(done) and not (options.copy_data and source.data_files)
+
+
+def _send(staged: model_io.Staged, stream: BinaryIO) -> None:
+    """Write the verified model to a stream."""
+    if not staged.is_one_file:
+        raise UsageError("the result is larger than 2 GB, so it needs a data file", hint="write to a file")
+    with open(staged.path, "rb") as file:
+        shutil.copyfileobj(file, stream, 1 << 20)
+    stream.flush()
 
 
 def _changed(done: Rewritten) -> bool:
     return any(site.status in ("fused", "folded", "guarded") for site in done.sites)
 
 
-def _stage(done: Rewritten, source: model_io.Source, out: Path | None) -> model_io.Staged:
+def _stage(done: Rewritten, source: model_io.Source, out: Path | None, options: Options) -> model_io.Staged:
+    placement = model_io.Placement(options.copy_data, options.in_place and out is not None)
     if not _changed(done):
-        return model_io.copy_unchanged(source, out)
-    return model_io.stage(done.model, source, out)
+        return model_io.copy_unchanged(source, out, placement)
+    return model_io.stage(done.model, source, out, placement)
 
 
-def _require(verdicts: Sequence[Parity], report: Report) -> None:
+def _require(verdicts: Sequence[Parity], report: Callable[[], Report]) -> None:
     """Refuse a result that was not shown to compute the same."""
     for verdict in (v.model for v in verdicts):
         if verdict.result == "failed":
-            raise ParityError(f"the result differs on {verdict.provider}: {verdict.detail}", report=report)
+            raise ParityError(f"the result differs on {verdict.provider}: {verdict.detail}", report=report())
         if verdict.result in ("inconclusive", "not-run"):
             raise CannotVerifyError(f"not verified on {verdict.provider}: {verdict.detail}")
 
@@ -241,16 +283,26 @@ def _with_parity(site: Site, verdicts: Sequence[Parity]) -> Site:
     return dataclasses.replace(site, parity=worst)
 
 
+def _condemned(site: Site, taken_back: Mapping[str, SiteVerdict | None]) -> Site:
+    """A site that was taken back, with the figures for which it was."""
+    if site.status != "rolled-back":
+        return site
+    return dataclasses.replace(site, parity=taken_back.get(site.output))
+
+
 def _severity(verdict: SiteVerdict) -> int:
     return ("equal", "improved", "inconclusive", "failed").index(verdict.result)
 
 
 def _as_given(
     model: Model, done: Rewritten, source: model_io.Source, written: Path | None
-) -> Path | onnx.ModelProto | ir.Model | None:
-    if isinstance(model, onnx.ModelProto):
-        return to_proto(done.model, source)
-    return done.model if isinstance(model, ir.Model) else written
+) -> Path | bytes | onnx.ModelProto | ir.Model | None:
+    if isinstance(model, ir.Model):
+        return done.model
+    if isinstance(model, bytes):
+        changed = to_proto(done.model, source) if _changed(done) else None
+        return model if changed is None else changed.SerializeToString(deterministic=True)
+    return to_proto(done.model, source) if isinstance(model, onnx.ModelProto) else written
 
 
 def _node_count(model: ir.Model) -> int:

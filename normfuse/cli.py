@@ -1,6 +1,7 @@
 """The command line: arguments in, the API does the work, the result is printed. No logic.
 
     normfuse MODEL [-o OUT] …      the first word is a model, unless it is one of the commands
+    normfuse - -o - < in > out     a model may come from and go to a stream
     normfuse inspect MODEL
     normfuse verify A B
 
@@ -9,6 +10,7 @@ Nothing heavy is imported before it is known what is to be done, so that --help 
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import logging
 import os
@@ -16,10 +18,31 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import typer
 
+from normfuse.cli_options import (
+    Check,
+    CopyData,
+    Dims,
+    DryRun,
+    First,
+    InPlace,
+    Json,
+    Model,
+    NoVerify,
+    Out,
+    Providers,
+    Quiet,
+    ReportFile,
+    Second,
+    Seed,
+    Skip,
+    Strict,
+    Target,
+    Version,
+)
 from normfuse.errors import CannotVerifyError, NormfuseError, ParityError, UsageError, unknown_value
 
 if TYPE_CHECKING:
@@ -28,6 +51,7 @@ if TYPE_CHECKING:
 
 FOUND_SOMETHING = 5
 INTERRUPTED = 130
+STREAM = "-"
 PROVIDERS = ("cpu", "cuda")
 _OTHER_COMMANDS = """
 \b
@@ -41,77 +65,6 @@ Exit codes: 0 done, 1 the result differs, 2 usage, 3 the input is no valid model
 4 it could not be verified, 5 --check found something to fuse.
 """
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="The ONNX model.", show_default=False)]
-First = Annotated[Path, typer.Argument(metavar="A", help="The original.", show_default=False)]
-Second = Annotated[Path, typer.Argument(metavar="B", help="What it is compared with.", show_default=False)]
-Out = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", "-o", help="Where to write. Default: MODEL.fused.onnx beside it.", show_default=False
-    ),
-]
-Target = Annotated[
-    str | None,
-    typer.Option(
-        metavar="onnx|ort|ort-cpu|ort-cuda",
-        help="What the result is for: standard operators only, or onnxruntime. Default: what --ep says.",
-        show_default=False,
-    ),
-]
-Providers = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--ep",
-        metavar="cpu|cuda",
-        help="Execution provider to write for and to verify on; repeatable. Default: cpu.",
-        show_default=False,
-    ),
-]
-Dims = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--dim",
-        metavar="NAME=SIZE",
-        help="Size of a symbolic dimension while verifying; repeatable.",
-        show_default=False,
-    ),
-]
-Skip = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="KIND|NODE",
-        help="Leave out a kind (LayerNorm, BatchNorm, ...) or one node by name; repeatable.",
-        show_default=False,
-    ),
-]
-ReportFile = Annotated[
-    Path | None,
-    typer.Option("--report", metavar="FILE.json", help="Also write a report.", show_default=False),
-]
-Seed = Annotated[
-    int, typer.Option(metavar="N", help="Seed of the inputs that are made for verifying.", min=0)
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Do everything, verify too, but write no model.")]
-NoVerify = Annotated[bool, typer.Option("--no-verify", help="Do not run the result; write it unproven.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Exit 1 when a rewrite had to be taken back.")]
-Check = Annotated[bool, typer.Option("--check", help="Write no model; exit 5 if there is something to fuse.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the report as JSON.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors.")]
-
-
-def _print_versions(wanted: bool) -> None:
-    if wanted:
-        typer.echo(_versions())
-        raise typer.Exit
-
-
-Version = Annotated[
-    bool,
-    typer.Option(
-        "--version", callback=_print_versions, is_eager=True, help="Print the versions in use, and exit."
-    ),
-]
-
 
 def fuse(
     model: Model,
@@ -122,6 +75,8 @@ def fuse(
     skip: Skip = None,
     seed: Seed = 0,
     report: ReportFile = None,
+    in_place: InPlace = False,
+    copy_data: CopyData = False,
     dry_run: DryRun = False,
     no_verify: NoVerify = False,
     strict: Strict = False,
@@ -131,21 +86,26 @@ def fuse(
 ) -> int:
     """Fuse every normalization of an ONNX model, fold its BatchNorms, prove the result, and write it."""
     options = _options(target, ep, dim, seed, skip, verify=not no_verify, dry_run=dry_run)
+    options = dataclasses.replace(options, in_place=in_place, copy_data=copy_data)
     _check_report_path(report)
-    if check and out is not None:
-        raise UsageError("--check writes no model, so it does not go with --out")
+    _check_destination(model, out, options, check=check)
     if check:
-        return _check(model, options, report, quiet)
+        return _check(_given(model), options, report, quiet)
     from normfuse import api
 
+    to_stdout = out is not None and str(out) == STREAM
     try:
         with _progress(quiet) as progress:
-            result = api.optimize(model, out, options, progress)
+            result = api.optimize(_given(model), _standard_output() if to_stdout else out, options, progress)
     except ParityError as error:
         if error.report is not None:
-            _hand_over(error.report, report, quiet)
+            _hand_over(error.report, report, quiet, aside=to_stdout)
         raise
-    _hand_over(result.report, report, quiet)
+    if to_stdout and not dry_run:
+        result = dataclasses.replace(
+            result, report=dataclasses.replace(result.report, written="standard output")
+        )
+    _hand_over(result.report, report, quiet, aside=to_stdout)
     return ParityError.exit_code if strict and result.report.count("rolled-back") else 0
 
 
@@ -154,7 +114,7 @@ def inspect(model: Model, target: Target = None, ep: Providers = None, as_json: 
     options = _options(target, ep, None, 0, None)
     from normfuse import api
 
-    report = api.inspect(model, options)
+    report = api.inspect(_given(model), options)
     if as_json:
         from normfuse.report.json_report import to_json
 
@@ -174,7 +134,9 @@ def verify(
     options = _options(None, ep, dim, seed, None)
     from normfuse import api
 
-    verdicts = api.verify(a, b, options)
+    if str(a) == str(b) == STREAM:
+        raise UsageError("only one of the two models can come from standard input")
+    verdicts = api.verify(_given(a), _given(b), options)
     if not quiet:
         from normfuse.report.comparison import print_verdict
         from normfuse.report.printing import console
@@ -223,7 +185,40 @@ def _dim(text: str) -> tuple[str, int]:
     return name, int(value)
 
 
-def _check(model: Path, options: Options, report_path: Path | None, quiet: bool) -> int:
+def _check_destination(model: Path, out: Path | None, options: Options, *, check: bool) -> None:
+    """Contradictions, found before anything is read."""
+    if check and (out is not None or options.in_place):
+        raise UsageError(
+            f"--check writes no model, so it does not go with {'--in-place' if out is None else '--out'}"
+        )
+    if options.in_place and out is not None:
+        raise UsageError("--in-place replaces the model itself, so it does not go with --out")
+    if str(model) != STREAM:
+        return
+    if options.in_place:
+        raise UsageError("standard input cannot be replaced with --in-place", hint="name an output with -o")
+    if out is None and not check and not options.dry_run:
+        raise UsageError(
+            "a model from standard input needs an output", hint="-o FILE, or -o - for standard output"
+        )
+
+
+def _given(model: Path) -> Path | bytes:
+    """The model as the API takes it: a path, or what standard input holds."""
+    if str(model) != STREAM:
+        return model
+    if sys.stdin.isatty():
+        raise UsageError("a model is not typed in by hand", hint="normfuse - < model.onnx")
+    return sys.stdin.buffer.read()
+
+
+def _standard_output() -> BinaryIO:
+    if sys.stdout.isatty():
+        raise UsageError("a model is not written to a terminal", hint="normfuse … -o - > model.onnx")
+    return sys.stdout.buffer
+
+
+def _check(model: Path | bytes, options: Options, report_path: Path | None, quiet: bool) -> int:
     from normfuse import api
     from normfuse.report.inspection import print_outlook
     from normfuse.report.printing import console, print_head
@@ -236,14 +231,17 @@ def _check(model: Path, options: Options, report_path: Path | None, quiet: bool)
     return FOUND_SOMETHING if report.changed else 0
 
 
-def _hand_over(report: Report, path: Path | None, quiet: bool) -> None:
-    """Print the summary, and write the report where one is wanted."""
+def _hand_over(report: Report, path: Path | None, quiet: bool, *, aside: bool = False) -> None:
+    """Print the summary, and write the report where one is wanted.
+
+    aside: on stderr, since stdout holds the model.
+    """
     _write_report(report, path)
     if not quiet:
         from normfuse.report.printing import console
         from normfuse.report.summary import print_summary
 
-        print_summary(report, console())
+        print_summary(report, console(stderr=aside))
 
 
 def _check_report_path(path: Path | None) -> None:
@@ -273,26 +271,6 @@ def _progress(quiet: bool) -> Iterator[Callable[[str], None] | None]:
 
     with Live() as live:
         yield live.step
-
-
-def _versions() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    from normfuse import __version__
-
-    lines = [f"normfuse {__version__}"]
-    for package in ("onnx", "onnx-ir", "onnxruntime", "onnxruntime-gpu"):
-        try:
-            lines.append(f"{package} {version(package)}")
-        except PackageNotFoundError:
-            continue
-    try:
-        import onnxruntime
-    except ImportError:
-        lines.append("no onnxruntime: pip install normfuse[cpu] or normfuse[cuda]")
-    else:
-        lines.append(f"providers: {', '.join(onnxruntime.get_available_providers())}")
-    return "\n".join(lines)
 
 
 # -- entry ------------------------------------------------------------------------------------------------

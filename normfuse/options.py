@@ -30,6 +30,8 @@ class Options:
     skip: kinds (`KINDS`) or names of nodes that are left as they are.
     seed: of the inputs that are made for the verification.
     dry_run: do everything, write nothing.
+    copy_data: gather the weights in a data file of the output's own, also where the input's could be shared.
+    in_place: replace the input, once the result has been verified.
     """
 
     target: str | None = None
@@ -39,6 +41,8 @@ class Options:
     skip: tuple[str, ...] = ()
     seed: int = 0
     dry_run: bool = False
+    copy_data: bool = False
+    in_place: bool = False
 
 
 def check_skip(skip: Iterable[str], model: ir.Model, where: str) -> None:

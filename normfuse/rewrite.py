@@ -20,7 +20,7 @@ from normfuse.graph.functions import inlined
 from normfuse.graph.opset import raised
 from normfuse.graph.surgery import add_constant, replace, reroute
 from normfuse.norms.candidates import FUSED_NORMS
-from normfuse.norms.find import find
+from normfuse.norms.find import Findings, find
 from normfuse.norms.norm import Norm
 from normfuse.norms.refusal import Refusal
 from normfuse.norms.weights import find_weight_norms
@@ -32,7 +32,7 @@ from normfuse.targets.residual import guard_residuals
 from normfuse.targets.target import Lowered, Target
 
 # Above this a conversion for the sake of a standard opset alone takes longer than everything else.
-MAX_NODES_TO_RAISE = 30_000
+MAX_NODES_TO_RAISE = 5_000
 MAX_ROUNDS = 4
 
 
@@ -69,13 +69,14 @@ def _rewrites(done: Rewritten) -> int:
 
 def _rewrite(model: ir.Model, target: Target, leave: Leave) -> Rewritten:
     facts = Facts(model)
-    norms = [n for n in _wanted(facts, leave) if not _is_standard(n, target)]
-    higher = _raise(model, norms, target)
+    found = _find_all(facts)
+    higher = _raise(model, [n for f in found for n in f.norms if _is_wanted(n, target, leave)], target)
     if higher is not None:
         facts = Facts(higher)
+        found = _find_all(facts)
     done = Rewritten(facts.model)
     _compute_weights(facts, leave, done)
-    _fuse(facts, target, leave, done)
+    _fuse(facts, found, target, leave, done)
     _fold(facts, leave, done)
     if target.guards_residuals:
         _guard(facts, leave, done)
@@ -86,9 +87,16 @@ def _graphs(model: ir.Model) -> list[ir.Graph]:
     return [model.graph, *model.graph.subgraphs()]
 
 
-def _wanted(facts: Facts, leave: Leave) -> list[Norm]:
-    found = (norm for graph in _graphs(facts.model) for norm in find(facts, graph).norms)
-    return [n for n in found if leave(n.kind, _anchor(n.output), n.output.name or "") is None]
+def _find_all(facts: Facts) -> list[Findings]:
+    return [find(facts, graph) for graph in _graphs(facts.model)]
+
+
+def _is_wanted(norm: Norm, target: Target, leave: Leave) -> bool:
+    """Whether a site is going to be rewritten, as far as that can be said before it is lowered."""
+    return (
+        not _is_standard(norm, target)
+        and leave(norm.kind, _anchor(norm.output), norm.output.name or "") is None
+    )
 
 
 def _raise(model: ir.Model, norms: list[Norm], target: Target) -> ir.Model | None:
@@ -131,18 +139,15 @@ def _compute_weights(facts: Facts, leave: Leave, done: Rewritten) -> None:
             done.sites.append(dataclasses.replace(site, nodes_replaced=removed))
 
 
-def _fuse(facts: Facts, target: Target, leave: Leave, done: Rewritten) -> None:
-    """Lower every normalization; once more while that has made a new one visible."""
+def _fuse(facts: Facts, found: list[Findings], target: Target, leave: Leave, done: Rewritten) -> None:
+    """Lower every normalization; look again where a site was left because others shared its values."""
     left: dict[str, Site] = {}
     for _ in range(MAX_ROUNDS):
-        fused = 0
-        left.clear()
-        for graph in _graphs(facts.model):
-            found = find(facts, graph)
-            left.update((site.anchor, site) for site in map(_left, found.refusals))
-            fused += _lower_all(facts, found.norms, target, leave, done, left)
-        if not fused:
+        left = {site.anchor: site for f in found for site in map(_left, f.refusals)}
+        fused = _lower_all(facts, [n for f in found for n in f.norms], target, leave, done, left)
+        if not fused or not any(site.reason == "extra-consumer" for site in left.values()):
             break
+        found = _find_all(facts)
     done.sites.extend(left.values())
 
 

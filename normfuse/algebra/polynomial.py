@@ -35,7 +35,8 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 Coefficient = float | Array
-Monomial = tuple[tuple[int, Fraction], ...]
+Exponent = int | Fraction
+Monomial = tuple[tuple[int, Exponent], ...]
 Polynomial = Mapping[Monomial, Coefficient]
 
 ONE: Monomial = ()
@@ -110,11 +111,29 @@ def simplified(coefficient: Coefficient) -> Coefficient:
 
 def is_zero(coefficient: Coefficient, scale: Coefficient = 0.0) -> bool:
     """Whether a coefficient is nothing but rounding, next to operands of magnitude `scale`."""
+    if not isinstance(coefficient, np.ndarray) and not isinstance(scale, np.ndarray):
+        return abs(coefficient) <= TOLERANCE * abs(scale)
     return bool(np.all(np.abs(coefficient) <= TOLERANCE * np.abs(scale)))
+
+
+def is_at_least(coefficient: Coefficient, number: float) -> bool:
+    """Whether a coefficient is nowhere below a number."""
+    if isinstance(coefficient, np.ndarray):
+        return bool((coefficient >= number).all())
+    return coefficient >= number
+
+
+def is_above_zero(coefficient: Coefficient) -> bool:
+    """Whether a coefficient is above zero everywhere."""
+    if isinstance(coefficient, np.ndarray):
+        return bool((coefficient > 0).all())
+    return coefficient > 0
 
 
 def agree(a: Coefficient, b: Coefficient) -> bool:
     """Whether two coefficients are the same number, or the same array, to 2^-40."""
+    if not isinstance(a, np.ndarray) and not isinstance(b, np.ndarray):
+        return abs(a - b) <= TOLERANCE * max(abs(a), abs(b))
     if np.ndim(a) and np.ndim(b) and np.ndim(a) != np.ndim(b):
         return False
     return bool(np.all(np.abs(a - b) <= TOLERANCE * np.maximum(np.abs(a), np.abs(b))))
@@ -149,6 +168,12 @@ class Algebra:
     def __init__(self, base_axes: Iterable[int]) -> None:
         self.atoms: list[Atom] = []
         self._numbers: dict[Atom, int] = {}
+        # An atom only refers to earlier ones, so what is known of it is found once, when it is made; found
+        # anew each time, it would cost as much as the tree of all atoms in it, which doubles at every step.
+        self._axes: list[frozenset[int]] = []
+        self._kinds: list[frozenset[type]] = []
+        self._nonnegative: list[bool] = []
+        self._positive: list[bool] = []
         self.base: int = self.number(Base(frozenset(base_axes)))
 
     # -- atoms ---------------------------------------------------------------------------------------------
@@ -164,6 +189,10 @@ class Algebra:
         self.atoms.append(atom)
         if not isinstance(atom, Power | Clamp):
             self._numbers[atom] = len(self.atoms) - 1
+        self._axes.append(self._find_axes(atom))
+        self._kinds.append(frozenset({type(atom)}).union(*(self._kinds[n] for n in self._parts(atom))))
+        self._nonnegative.append(self._find_nonnegative(atom))
+        self._positive.append(self._find_positive(atom))
         return len(self.atoms) - 1
 
     def _same_compound(self, a: Atom, b: Atom) -> bool:
@@ -175,7 +204,7 @@ class Algebra:
 
     def of_atom(self, atom: Atom) -> Polynomial:
         """The polynomial of a single atom."""
-        return {((self.number(atom), Fraction(1)),): 1.0}
+        return {((self.number(atom), 1),): 1.0}
 
     def axes(self, p: Polynomial) -> frozenset[int]:
         """The axes along which a polynomial varies."""
@@ -190,7 +219,9 @@ class Algebra:
 
     def atom_axes(self, number: int) -> frozenset[int]:
         """The axes along which an atom varies."""
-        atom = self.atoms[number]
+        return self._axes[number]
+
+    def _find_axes(self, atom: Atom) -> frozenset[int]:
         if isinstance(atom, Base | Opaque):
             return atom.axes
         if isinstance(atom, Mean):
@@ -201,23 +232,27 @@ class Algebra:
 
     def contains(self, p: Polynomial, kind: type) -> bool:
         """Whether an atom of a kind occurs in a polynomial, at any depth."""
-        return any(isinstance(self.atoms[n], kind) for n in self.atoms_in(p))
+        return any(kind in self._kinds[n] for monomial in p for n, _ in monomial)
 
-    def atoms_in(self, p: Polynomial) -> Iterator[int]:
+    def atoms_in(self, p: Polynomial) -> set[int]:
         """All atoms of a polynomial, those inside other atoms included."""
-        for monomial in p:
-            yield from self._atoms_of(monomial)
+        found: set[int] = set()
+        queue = [n for monomial in p for n, _ in monomial]
+        while queue:
+            number = queue.pop()
+            if number not in found:
+                found.add(number)
+                queue.extend(self._parts(self.atoms[number]))
+        return found
 
-    def _atoms_of(self, monomial: Monomial) -> Iterator[int]:
-        for number, _ in monomial:
-            yield number
-            atom = self.atoms[number]
-            if isinstance(atom, Mean):
-                yield from self._atoms_of(atom.of)
-            elif isinstance(atom, Power | Clamp):
-                yield from self.atoms_in(atom.of)
-            elif isinstance(atom, Magnitude):
-                yield from self._atoms_of(((atom.of, Fraction(1)),))
+    def _parts(self, atom: Atom) -> Iterator[int]:
+        """The atoms that an atom is made of."""
+        if isinstance(atom, Mean):
+            yield from (n for n, _ in atom.of)
+        elif isinstance(atom, Power | Clamp):
+            yield from (n for monomial in atom.of for n, _ in monomial)
+        elif isinstance(atom, Magnitude):
+            yield atom.of
 
     # -- what is known of signs ----------------------------------------------------------------------------
 
@@ -228,13 +263,13 @@ class Algebra:
         """
         rest = dict(p)
         for monomial, coefficient in p.items():
-            if np.all(np.asarray(coefficient) >= 0):
+            if is_at_least(coefficient, 0):
                 continue
             partner = self._jensen_partner(monomial)
             if partner is None or partner not in rest:
                 return False
             left = rest[partner] + coefficient
-            if not (np.all(np.asarray(left) >= 0) or is_zero(left, coefficient)):
+            if not (is_at_least(left, 0) or is_zero(left, coefficient)):
                 return False
             rest[partner] = left
             del rest[monomial]
@@ -248,24 +283,24 @@ class Algebra:
             return None
         square = tuple((n, 2 * e) for n, e in atom.of)
         number = self._numbers.get(Mean(square, atom.axes))
-        return None if number is None else ((number, Fraction(1)),)
+        return None if number is None else ((number, 1),)
 
     def is_positive(self, p: Polynomial) -> bool:
         """Whether a polynomial is known to be above zero everywhere."""
         if not p or not self.is_nonnegative(p):
             return False
-        if ONE in p and np.all(np.asarray(p[ONE]) > 0):
+        if ONE in p and is_above_zero(p[ONE]):
             return True
-        return all(
-            np.all(np.asarray(c) > 0) and all(self.atom_positive(n) for n, _ in m) for m, c in p.items()
-        )
+        return all(is_above_zero(c) and all(self.atom_positive(n) for n, _ in m) for m, c in p.items())
 
     def _monomial_nonnegative(self, monomial: Monomial) -> bool:
         return all(_is_even(e) or self.atom_nonnegative(n) for n, e in monomial)
 
     def atom_nonnegative(self, number: int) -> bool:
         """Whether an atom is known never to be negative."""
-        atom = self.atoms[number]
+        return self._nonnegative[number]
+
+    def _find_nonnegative(self, atom: Atom) -> bool:
         if isinstance(atom, Mean):
             return self._monomial_nonnegative(atom.of)
         if isinstance(atom, Clamp):
@@ -276,7 +311,9 @@ class Algebra:
 
     def atom_positive(self, number: int) -> bool:
         """Whether an atom is known to be above zero."""
-        atom = self.atoms[number]
+        return self._positive[number]
+
+    def _find_positive(self, atom: Atom) -> bool:
         if isinstance(atom, Mean):
             return bool(atom.of) and all(self.atom_positive(n) for n, _ in atom.of)
         if isinstance(atom, Clamp):
@@ -294,7 +331,7 @@ class Algebra:
                 continue
             old = total[monomial]
             new = old + coefficient
-            if is_zero(new, np.maximum(np.abs(old), np.abs(coefficient))):
+            if is_zero(new, _larger(old, coefficient)):
                 if not self._is_finite(monomial):
                     return None  # NaN minus itself is NaN, and not nothing
                 del total[monomial]
@@ -338,14 +375,14 @@ class Algebra:
                 powers[atom] = exponent
         return self._normal(powers)
 
-    def _merged(self, atom: int, a: Fraction, b: Fraction) -> Fraction | None:
+    def _merged(self, atom: int, a: Exponent, b: Exponent) -> Exponent | None:
         one_sign = (a > 0) == (b > 0)
         whole = a.denominator == 1 and b.denominator == 1
         if self.atom_positive(atom) or (one_sign and (whole or self.atom_nonnegative(atom))):
-            return a + b if abs(a + b) <= MAX_EXPONENT else None
+            return _whole(a + b) if -MAX_EXPONENT <= a + b <= MAX_EXPONENT else None
         return None
 
-    def _normal(self, powers: dict[int, Fraction]) -> Polynomial | None:
+    def _normal(self, powers: dict[int, Exponent]) -> Polynomial | None:
         """The polynomial of a product: whole powers of sums are expanded, even powers of |a| are of a."""
         for atom, exponent in powers.items():
             known = self.atoms[atom]
@@ -358,11 +395,11 @@ class Algebra:
                 return None if rest is None else self.multiply(rest, {((known.of, exponent),): 1.0})
         return {tuple(sorted((a, e) for a, e in powers.items() if e != 0)): 1.0}
 
-    def power(self, p: Polynomial, exponent: Fraction) -> Polynomial | None:
+    def power(self, p: Polynomial, exponent: Exponent) -> Polynomial | None:
         """p to a rational power other than 0."""
         if exponent == 1:
             return p
-        if not p or exponent == 0 or abs(exponent) > MAX_EXPONENT:
+        if not p or exponent == 0 or not -MAX_EXPONENT <= exponent <= MAX_EXPONENT:
             return None
         if len(p) == 1:
             single = self._monomial_power(*next(iter(p.items())), exponent)
@@ -376,14 +413,14 @@ class Algebra:
         return {((self.number(Power(p)), exponent),): 1.0}
 
     def _monomial_power(
-        self, monomial: Monomial, coefficient: Coefficient, exponent: Fraction
+        self, monomial: Monomial, coefficient: Coefficient, exponent: Exponent
     ) -> Polynomial | None:
         whole = exponent.denominator == 1
-        if not whole and not np.all(np.asarray(coefficient) >= 0):
+        if not whole and not is_at_least(coefficient, 0):
             return None
-        if exponent < 0 and not np.all(np.asarray(coefficient) != 0):
+        if exponent < 0 and bool(np.any(np.asarray(coefficient) == 0)):
             return None
-        powers: dict[int, Fraction] = {}
+        powers: dict[int, Exponent] = {}
         for atom, e in monomial:
             target = atom
             if not self.atom_nonnegative(atom):
@@ -394,7 +431,7 @@ class Algebra:
                     if not _is_even(e):
                         return None
                     target = atom if _is_even(e * exponent) else self.number(Magnitude(atom))
-            powers[target] = e * exponent
+            powers[target] = _whole(e * exponent)
         result = self._normal(powers)
         return None if result is None else self.scale(result, _raised(coefficient, exponent))
 
@@ -438,11 +475,25 @@ def same(p: Polynomial, q: Polynomial) -> bool:
     return p.keys() == q.keys() and all(agree(c, q[m]) for m, c in p.items())
 
 
-def _is_even(exponent: Fraction) -> bool:
+def _larger(a: Coefficient, b: Coefficient) -> Coefficient:
+    """The larger magnitude, element by element."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.maximum(np.abs(a), np.abs(b))
+    return max(abs(a), abs(b))
+
+
+def _whole(exponent: Exponent) -> Exponent:
+    """A whole exponent as an int: monomials are compared and hashed all the time, and a Fraction is slow."""
+    return exponent.numerator if exponent.denominator == 1 else exponent
+
+
+def _is_even(exponent: Exponent) -> bool:
     return exponent.denominator == 1 and exponent.numerator % 2 == 0
 
 
-def _raised(coefficient: Coefficient, exponent: Fraction) -> Coefficient:
+def _raised(coefficient: Coefficient, exponent: Exponent) -> Coefficient:
+    if not isinstance(coefficient, np.ndarray) and coefficient == 1:
+        return coefficient
     if exponent == Fraction(1, 2):
         return np.sqrt(coefficient) if np.ndim(coefficient) else float(np.sqrt(coefficient))
     raised = np.asarray(coefficient, dtype=np.float64) ** float(exponent)

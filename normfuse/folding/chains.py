@@ -17,6 +17,7 @@ import onnx_ir as ir
 from normfuse.folding import elementwise
 from normfuse.folding.affine import Affine, Array, trimmed
 from normfuse.folding.elementwise import Step
+from normfuse.folding.ledger import Ledger
 from normfuse.folding.plan import FoldRecord, anchor_of, sole_reader
 from normfuse.folding.reach import NORMS
 from normfuse.graph import surgery
@@ -27,15 +28,21 @@ Excluded = Callable[[str, ir.Node, str], bool]
 
 @dataclass(frozen=True)
 class Chain:
-    """Affines in a row that only each other read, and what they come to."""
+    """Affines in a row that only each other read, and what they come to.
+
+    position: which input of the first is its data; what stands there may change with other chains.
+    """
 
     steps: tuple[Step, ...]
     affine: Affine
+    position: int
 
     @property
     def data(self) -> ir.Value:
         """What the first of them reads."""
-        return self.steps[0].data
+        value = self.steps[0].node.inputs[self.position]
+        assert value is not None
+        return value
 
     @property
     def output(self) -> ir.Value:
@@ -43,9 +50,9 @@ class Chain:
         return self.steps[-1].node.outputs[0]
 
 
-def merge_chains(facts: Facts, nodes: Sequence[ir.Node], excluded: Excluded) -> list[FoldRecord]:
-    """Make every chain of affines among `nodes` (in graph order) as short as it can be."""
-    return _rewritten(facts, _chains(facts, nodes, _is_long), excluded, _merge)
+def merge_chains(facts: Facts, nodes: Sequence[ir.Node], excluded: Excluded, ledger: Ledger) -> bool:
+    """Make every chain of affines among `nodes` (in graph order) as short as it can be; whether any was."""
+    return _rewrite(facts, _chains(facts, nodes, _is_long), excluded, _merge, ledger)
 
 
 def rejoin(facts: Facts, excluded: Excluded) -> list[FoldRecord]:
@@ -54,26 +61,39 @@ def rejoin(facts: Facts, excluded: Excluded) -> list[FoldRecord]:
     For targets that compute it in one pass: onnxruntime's CPU provider takes half the time of the two.
     """
     nodes = [node for node in facts.model.graph.all_nodes() if elementwise.is_affine(facts, node)]
-    return _rewritten(facts, _chains(facts, nodes, lambda row: True), excluded, _rejoin)
+    ledger = Ledger()
+    _rewrite(facts, _chains(facts, nodes, lambda row: True), excluded, _rejoin, ledger)
+    return ledger.records()
 
 
-def _rewritten(
-    facts: Facts, chains: Sequence[Chain], excluded: Excluded, rewrite: Callable[[Facts, Chain], str]
-) -> list[FoldRecord]:
-    """The records of all chains that `rewrite` has changed; it returns the operators it left, or ""."""
-    records: list[FoldRecord] = []
+def _rewrite(
+    facts: Facts,
+    chains: Sequence[Chain],
+    excluded: Excluded,
+    rewrite: Callable[[Facts, Chain], Sequence[ir.Node]],
+    ledger: Ledger,
+) -> bool:
+    """Let `rewrite` change the chains; it returns the nodes that stand there now, none where it did not."""
+    changed = False
     for chain in chains:
-        anchor, output = anchor_of(chain.steps), chain.output.name or ""
-        name, data = anchor.name or output, chain.data.name or ""
+        anchor, output = anchor_of(chain.steps), ledger.output(chain.output)
+        name, begins = anchor.name or output, ledger.input(chain.data)
         if excluded("Affine", anchor, output):
             continue
-        operators = rewrite(facts, chain)
-        if operators:
-            spelling = " ".join(step.node.op_type for step in chain.steps)
-            gone = len(chain.steps) - len(operators.split())
-            records.append(FoldRecord("Affine", name, data, output, spelling, operators, gone, 0.0, 0,
-                                      f"{len(chain.steps)} affines in a row are one"))  # fmt: skip
-    return records
+        gone = [step.node.outputs[0].name or "" for step in chain.steps]
+        nodes = rewrite(facts, chain)
+        if not nodes:
+            continue
+        changed = True
+        spelling, operators = (
+            " ".join(node.op_type for node in row) for row in ([s.node for s in chain.steps], nodes)
+        )
+        detail = f"{len(chain.steps)} affines in a row became {len(nodes)}"
+        record = FoldRecord(
+            "Affine", name, begins, output, spelling, operators, len(gone) - len(nodes), 0.0, 0, detail
+        )
+        ledger.enter(record, gone, [node.outputs[0] for node in nodes[:-1]], moves_input=False)
+    return changed
 
 
 def _chains(
@@ -90,7 +110,8 @@ def _chains(
         steps = [step for node in row if isinstance(step := elementwise.read(facts, node), Step)]
         if len(steps) == len(row):
             total = reduce(Affine.then, (step.affine for step in steps))
-            chains.append(Chain(tuple(steps), total))
+            position = steps[0].node.inputs.index(steps[0].data)
+            chains.append(Chain(tuple(steps), total, position))
     return chains
 
 
@@ -115,17 +136,17 @@ def _is_long(row: Sequence[ir.Node]) -> bool:
     return "BatchNormalization" in operators or scales > 1 or len(operators) - scales > 1
 
 
-def _merge(facts: Facts, chain: Chain) -> str:
+def _merge(facts: Facts, chain: Chain) -> Sequence[ir.Node]:
     norm = next((step for step in chain.steps if step.node.op_type == "BatchNormalization"), None)
     if norm is not None:
         return _merge_into_norm(facts, chain, norm.node)
     affine, dtype = chain.affine, facts.shapes.dtype(chain.output)
     wanted = [("Mul", affine.scale)] * affine.scales + [("Add", affine.shift)] * affine.moves
     if not 0 < len(wanted) < len(chain.steps):
-        return ""
+        return ()
     constants = [(op, _rounded(array, dtype)) for op, array in wanted]
     if any(array is None for _, array in constants):
-        return ""
+        return ()
     stem = chain.steps[-1].node.name or chain.output.name
     value, nodes = chain.data, []
     for op, array in constants:
@@ -138,14 +159,14 @@ def _merge(facts: Facts, chain: Chain) -> str:
         value.type, value.shape = chain.output.type, chain.output.shape
         facts.shapes.same_as(value, chain.output)
     surgery.replace(facts, chain.output, nodes, value)
-    return " ".join(op for op, _ in wanted)
+    return nodes
 
 
-def _merge_into_norm(facts: Facts, chain: Chain, norm: ir.Node) -> str:
+def _merge_into_norm(facts: Facts, chain: Chain, norm: ir.Node) -> Sequence[ir.Node]:
     """Gamma and beta take in the rest; mean, variance and epsilon stay what they are."""
     mean, variance = (facts.constants.get(norm.inputs[k]) for k in (3, 4))
     if mean is None or variance is None or mean.ndim != 1 or chain.affine.varies() - {1}:
-        return ""
+        return ()
     scale, shift = (
         np.broadcast_to(a.reshape(-1), mean.shape) for a in (chain.affine.scale, chain.affine.shift)
     )
@@ -155,7 +176,7 @@ def _merge_into_norm(facts: Facts, chain: Chain, norm: ir.Node) -> str:
     )
     beta = _rounded(shift + mean.astype(np.float64) * scale, facts.shapes.dtype(norm.inputs[2]))
     if gamma is None or beta is None:
-        return ""
+        return ()
     data, output, stem = chain.data, chain.output, norm.name or chain.output.name
     surgery.set_constant(facts, norm, 1, gamma, f"{stem}/scale")
     surgery.set_constant(facts, norm, 2, beta, f"{stem}/bias")
@@ -163,21 +184,21 @@ def _merge_into_norm(facts: Facts, chain: Chain, norm: ir.Node) -> str:
     if norm.outputs[0] is not output:
         surgery.supersede(facts, output, norm.outputs[0])
     surgery.remove_dead(facts, [step.node for step in reversed(chain.steps) if step.node is not norm])
-    return norm.op_type
+    return (norm,)
 
 
-def _rejoin(facts: Facts, chain: Chain) -> str:
+def _rejoin(facts: Facts, chain: Chain) -> Sequence[ir.Node]:
     affine = chain.affine
     shape = facts.shapes.of(chain.data)
     if facts.opset < 9 or facts.shapes.dtype(chain.data) != ir.DataType.FLOAT or shape is None:
-        return ""
+        return ()
     if len(shape) != 4 or not isinstance(shape[1], int) or affine.varies() != {1}:
-        return ""
+        return ()
     if affine.scale.size == 1 or affine.shift.size == 1 or any(_is_norm(step.node) for step in chain.steps):
-        return ""
+        return ()
     scale, shift = (_rounded(array.reshape(-1), ir.DataType.FLOAT) for array in (affine.scale, affine.shift))
     if scale is None or shift is None:
-        return ""
+        return ()
     stem = chain.steps[-1].node.name or chain.output.name
     rest = (np.zeros_like(scale), np.ones_like(scale))
     names = ("scale", "bias", "mean", "variance")
@@ -186,7 +207,7 @@ def _rejoin(facts: Facts, chain: Chain) -> str:
     node = ir.node("BatchNormalization", [chain.data, *constants], {"epsilon": 0.0},
                    name=facts.names.node(f"{stem}/norm"))  # fmt: skip
     surgery.replace(facts, chain.output, [node], node.outputs[0])
-    return node.op_type
+    return (node,)
 
 
 def _is_norm(node: ir.Node) -> bool:

@@ -60,7 +60,7 @@ class FoldRecord:
 
     anchor, input, output: names; output survives in the graph.
     operator: the linear operators that took the affine in, such as "Conv".
-    nodes_replaced: how many nodes are gone.
+    nodes_replaced: how many nodes are gone, less those that came.
     rounding: the worst rounding of a weight, relative to the largest of its channel.
     added_bytes: by how much the constants have grown, for a shared weight is copied.
     """
@@ -74,7 +74,7 @@ class FoldRecord:
     nodes_replaced: int
     rounding: float
     added_bytes: int
-    detail: str
+    detail: str = ""
 
 
 def kind_of(steps: tuple[Step, ...]) -> Kind:

@@ -91,6 +91,8 @@ def remove_dead(facts: Facts, nodes: Iterable[ir.Node], keep: Iterable[ir.Node] 
             continue
         operands = {v for v in node.inputs if v is not None}
         operands |= {v for graph in _bodies(node) for v in _captured(graph)}
+        for body in _bodies(node):
+            _detach(body)
         node.graph.remove(node, safe=True)
         removed += 1
         for value in operands:
@@ -127,6 +129,13 @@ def _bodies(node: ir.Node) -> list[ir.Graph]:
         elif attribute.type == ir.AttributeType.GRAPHS:
             bodies.extend(attribute.as_graphs())
     return bodies
+
+
+def _detach(body: ir.Graph) -> None:
+    """Let the nodes of a body that goes no longer read the values of the scopes around it."""
+    for node in body.all_nodes():
+        for k in range(len(node.inputs)):
+            node.replace_input_with(k, None)
 
 
 def _captured(graph: ir.Graph) -> set[ir.Value]:

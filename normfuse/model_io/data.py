@@ -51,11 +51,15 @@ def rename_references(proto: onnx.ModelProto, temporary: str, final: str) -> Non
 
 
 @contextmanager
-def write_data(model: ir.Model, folder: Path) -> Iterator[Written]:
-    """Write the tensors that need a data file in `folder`; inside the context the model refers to it."""
+def write_data(model: ir.Model, folder: Path, *, copy: bool = False) -> Iterator[Written]:
+    """Write the tensors that need a data file in `folder`; inside the context the model refers to it.
+
+    copy: also those that a model in `folder` could use where they lie.
+    """
     external, inline = _by_place(model)
-    shared = [slot for slot, tensor in external if _usable_from(tensor, folder)]
-    moved = [(slot, tensor) for slot, tensor in external if not _usable_from(tensor, folder)]
+    usable = _Usable(folder)
+    shared = [slot for slot, tensor in external if not copy and usable(tensor)]
+    moved = [(slot, tensor) for slot, tensor in external if copy or not usable(tensor)]
     big = _too_big(inline, bool(external))
     kept = {slot.tensor for slot in shared if isinstance(slot.tensor, MappedTensor)}
     shared_size = sum({(t.file, t.start): t.nbytes for t in kept}.values())
@@ -88,10 +92,19 @@ def _by_place(model: ir.Model) -> tuple[list[tuple[Slot, MappedTensor]], list[Sl
     return external, inline
 
 
-def _usable_from(tensor: MappedTensor, folder: Path) -> bool:
-    """Whether a model in `folder` can use the tensor where it lies (runtimes refuse links that lead out)."""
-    inside = tensor.file.is_relative_to(os.path.realpath(folder))
-    return inside and os.path.samefile(tensor.folder, folder)
+class _Usable:
+    """Whether a model in `folder` can use a tensor where it lies (runtimes refuse links that lead out)."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.real = folder, Path(os.path.realpath(folder))
+        self._known: dict[tuple[Path, Path], bool] = {}
+
+    def __call__(self, tensor: MappedTensor) -> bool:
+        key = (tensor.file, tensor.folder)
+        if key not in self._known:
+            inside = tensor.file.is_relative_to(self.real)
+            self._known[key] = inside and os.path.samefile(tensor.folder, self.folder)
+        return self._known[key]
 
 
 def _too_big(inline: list[Slot], has_external: bool) -> list[Slot]:

@@ -5,9 +5,7 @@ The graph is read, the weights are not: external data stays on disk until a tens
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,6 +15,7 @@ from google.protobuf.message import DecodeError
 
 from normfuse.errors import InputError
 from normfuse.model_io.causes import cause, first_line
+from normfuse.model_io.collection import no_collection
 from normfuse.model_io.external import MappedTensor, attach
 from normfuse.model_io.slots import slots
 from normfuse.model_io.source import Source
@@ -32,6 +31,18 @@ def read(path: Path) -> Source:
     """Read the ONNX model at `path`."""
     where = str(path)
     data = _bytes(path, where)
+    proto, size = _parsed(data, where), len(data)
+    del data  # a copy of the whole file, which the message no longer needs
+    return _source(proto, where, size, lambda: read(path), path)
+
+
+def from_bytes(data: bytes, where: str = "standard input") -> Source:
+    """Take a model as the bytes of its file; its weights cannot lie in other files."""
+    _check_bytes(data, where)
+    return _source(_parsed(data, where), where, len(data), lambda: from_bytes(data, where), None)
+
+
+def _parsed(data: bytes, where: str) -> onnx.ModelProto:
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)
@@ -39,9 +50,7 @@ def read(path: Path) -> Source:
         raise InputError(
             f"{where}: not an ONNX model, or a damaged one ({first_line(error)})",
         ) from error
-    size = len(data)
-    del data  # a copy of the whole file, which the message no longer needs
-    return _source(proto, where, size, lambda: read(path), path)
+    return proto
 
 
 def from_proto(proto: onnx.ModelProto, folder: Path | None = None) -> Source:
@@ -75,7 +84,7 @@ def _source(
     folder: Path | None = None,
 ) -> Source:
     _decoded(lambda: validate(proto, where), where)
-    with _no_collection():
+    with no_collection():
         model = _decoded(lambda: ir.from_proto(proto), where)
     mapped = attach(model, path.parent if path else folder, where, path)
     check_types(model, where)
@@ -91,18 +100,6 @@ def _source(
         size + sum(shared.values()),
         (_TRAINING_INFO,) if proto.training_info else (),
     )
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """Building a graph makes many objects and no garbage: looking for it takes more than half of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 def _files(mapped: list[MappedTensor]) -> tuple[Path, ...]:
@@ -130,11 +127,15 @@ def _bytes(path: Path, where: str) -> bytes:
         data = path.read_bytes()
     except OSError as error:
         raise InputError(f"{where}: cannot be read: {error.strerror}") from error
+    _check_bytes(data, where)
+    return data
+
+
+def _check_bytes(data: bytes, where: str) -> None:
     if not data:
         raise InputError(f"{where}: the file is empty")
     if data.startswith(b"version https://git-lfs"):
         raise InputError(f"{where}: a Git LFS pointer, not the model itself", hint="run: git lfs pull")
-    return data
 
 
 def _decoded(build: Callable[[], _T], where: str) -> _T:

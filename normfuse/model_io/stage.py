@@ -3,15 +3,16 @@
     stage   out's folder: .normfuse-….tmp (model), .normfuse-….tmp (data, where there is any)
     commit  renamed to out and out.data; until then nothing that existed has been touched
 
-Tensors of external data files: beside the source they go on pointing into its files; elsewhere their bytes
-are copied into one file, `out.data`. New tensors stay in the model unless it has external data already, or
-would not fit into a file of 2 GB.
+Tensors of external data files: beside the source, or in its place, they go on pointing into its files;
+elsewhere, and where a copy is asked for, their bytes are copied into one file, `out.data`. New tensors stay
+in the model unless it has external data already, or would not fit into a file of 2 GB.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,7 +27,7 @@ from google.protobuf.message import EncodeError
 from normfuse.errors import InputError, NormfuseError
 from normfuse.model_io.data import rename_references, write_data
 from normfuse.model_io.external import attach
-from normfuse.model_io.output import check_output, data_path, writing
+from normfuse.model_io.output import Destination, Placement, writing
 from normfuse.model_io.scratch import FolderLock, Scratch, sweep, sync_folder
 from normfuse.model_io.serialize import to_proto
 from normfuse.model_io.source import Source
@@ -42,32 +43,45 @@ class Staged:
     """
 
     path: Path
-    out: Path | None
+    destination: Destination | None
     depends_on: tuple[Path, ...]
     size: int
     _model: Scratch
     _data: Scratch | None = None
     _proto: onnx.ModelProto | None = field(default=None, repr=False)
+    _obsolete: tuple[Path, ...] = ()
+
+    @property
+    def is_one_file(self) -> bool:
+        """Whether the model file is all there is: no data file, neither a new one nor the source's."""
+        return self._data is None and not self.depends_on
 
     def commit(self) -> Path:
-        """Rename into place: afterwards `out` is whole; if killed before, it is absent or as it was."""
-        if self.out is None:
+        """Rename into place: afterwards the output is whole; if killed before, it is absent or as it was."""
+        if self.destination is None:
             raise NormfuseError("this model was only staged to be run, and has no place to be written to")
-        folder, data = self.out.parent, data_path(self.out)
-        with self, writing(self.out):
+        out, data = self.destination.path, self.destination.data
+        with self, writing(out):
             if self._data is not None and self._proto is not None:
                 rename_references(self._proto, self._data.path.name, data.name)
-                _write(self._model, self._proto, self.out)
+                _write(self._model, self._proto, out)
                 self._data.sync()
+            if self.destination.in_place:
+                self.path.chmod(stat.S_IMODE(out.stat().st_mode))
             self._model.sync()
-            with FolderLock(folder):
-                if self._data is not None:
-                    if data.exists():
-                        self.out.unlink(missing_ok=True)  # an old model must never be seen with the new data
-                    self._data.keep_as(data)
-                self._model.keep_as(self.out)
-            sync_folder(folder)
-        return self.out
+            with FolderLock(out.parent):
+                self._rename(out, data)
+            sync_folder(out.parent)
+        return out
+
+    def _rename(self, out: Path, data: Path) -> None:
+        if self._data is not None:
+            if data.exists() and not (self.destination and self.destination.in_place):
+                out.unlink(missing_ok=True)  # an old model must never be seen with the new data
+            self._data.keep_as(data)
+        self._model.keep_as(out)
+        for file in self._obsolete:
+            file.unlink(missing_ok=True)
 
     def discard(self) -> None:
         """Remove the temporary files; nothing happens after a commit."""
@@ -84,20 +98,20 @@ class Staged:
         self.discard()
 
 
-def stage(model: ir.Model, source: Source, out: Path | None) -> Staged:
+def stage(model: ir.Model, source: Source, out: Path | None, placement: Placement | None = None) -> Staged:
     """Write `model`, a rewritten `source`, to temporary files beside `out`.
 
     out: None stages a model that is only to be run: where its data lies if one may write there, else in the
         system's folder for temporary files.
     """
-    if out is not None:
-        check_output(source, out)
+    placement = placement or Placement()
+    destination = Destination.of(source, out, placement) if out is not None else None
     folder = out.parent if out is not None else _work_folder(source)
     shown = out if out is not None else folder
     attach(model, source.path.parent if source.path else None, source.name, source.path)
     with writing(shown), ExitStack() as undo:
         sweep(folder)
-        with write_data(model, folder) as data:
+        with write_data(model, folder, copy=placement.copy_data and out is not None) as data:
             if data.scratch is not None:
                 undo.callback(data.scratch.discard)
             proto = to_proto(model, source)
@@ -106,17 +120,21 @@ def stage(model: ir.Model, source: Source, out: Path | None) -> Staged:
         size = _write(scratch, proto, shown)
         undo.pop_all()
     kept = proto if data.scratch is not None else None
-    return Staged(scratch.path, out, data.shared, size + data.size, scratch, data.scratch, kept)
+    obsolete = destination.obsolete(source, data.shared) if destination is not None else ()
+    return Staged(
+        scratch.path, destination, data.shared, size + data.size, scratch, data.scratch, kept, obsolete
+    )
 
 
-def copy_unchanged(source: Source, out: Path | None) -> Staged:
+def copy_unchanged(source: Source, out: Path | None, placement: Placement | None = None) -> Staged:
     """Stage the source as it is: byte for byte, unless its data has to move along."""
-    if out is not None:
-        check_output(source, out)
+    placement = placement or Placement()
     folder = out.parent if out is not None else _work_folder(source)
-    moves = bool(source.data_files) and not _beside(source, folder)
+    copied = placement.copy_data and out is not None
+    moves = bool(source.data_files) and (copied or not _beside(source, folder))
     if moves or (source.path is None and source.proto is None):
-        return stage(source.again().model, source, out)
+        return stage(source.again().model, source, out, placement)
+    destination = Destination.of(source, out, placement) if out is not None else None
     shown = out if out is not None else folder
     with writing(shown), ExitStack() as undo:
         sweep(folder)
@@ -129,7 +147,7 @@ def copy_unchanged(source: Source, out: Path | None) -> Staged:
         elif source.proto is not None:
             _write(scratch, source.proto, shown)
         undo.pop_all()
-    return Staged(scratch.path, out, source.data_files, source.size, scratch)
+    return Staged(scratch.path, destination, source.data_files, source.size, scratch)
 
 
 @contextmanager

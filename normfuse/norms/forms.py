@@ -24,6 +24,7 @@ from normfuse.algebra.polynomial import (
     Algebra,
     Clamp,
     Coefficient,
+    Exponent,
     Magnitude,
     Mean,
     Monomial,
@@ -36,7 +37,7 @@ from normfuse.algebra.polynomial import (
 from normfuse.norms.norm import Kind
 
 _MINUS_HALF = Fraction(-1, 2)
-_UNIT = Fraction(1)
+_UNIT = 1
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def has_root(algebra: Algebra, p: Polynomial) -> bool:
     return any(_is_root(algebra, n, e) for m in p for n, e in m)
 
 
-def _is_root(algebra: Algebra, number: int, exponent: Fraction) -> bool:
+def _is_root(algebra: Algebra, number: int, exponent: Exponent) -> bool:
     """Whether a factor is the root of a mean, or of a sum that holds one, or a sum of such roots."""
     atom = algebra.atoms[number]
     if exponent == -1 and _is_absolute_mean(algebra, number):
@@ -167,7 +168,7 @@ def _statistic(algebra: Algebra, root: int) -> _Statistic | NearMiss:
     rest = dict(under)
     epsilon = rest.pop(ONE, 0.0)
     squares = [(m, algebra.atoms[m[0][0]]) for m in rest if len(m) == 1 and m[0][1] == 1]
-    means = [(m, a) for m, a in squares if isinstance(a, Mean) and a.of == ((base, Fraction(2)),)]
+    means = [(m, a) for m, a in squares if isinstance(a, Mean) and a.of == ((base, 2),)]
     if len(means) != 1:
         return _not_a_mean_of_squares(algebra, under)
     monomial, mean = means[0]
@@ -175,7 +176,7 @@ def _statistic(algebra: Algebra, root: int) -> _Statistic | NearMiss:
     factor = rest.pop(monomial)
     kind: Kind = "RMSNorm"
     centre = _mean_of_base(algebra, mean.axes)
-    if centre is not None and (square := ((centre, Fraction(2)),)) in rest:
+    if centre is not None and (square := ((centre, 2),)) in rest:
         if not agree(rest.pop(square), -factor):
             return NearMiss("LayerNorm", "not-a-normalization", "the mean is not subtracted as it is")
         kind = "LayerNorm"
@@ -240,7 +241,7 @@ def _looks(algebra: Algebra, number: int) -> Kind:
     return "LayerNorm" if isinstance(algebra.atoms[number], Power) else "RMSNorm"
 
 
-def _base_exponents(algebra: Algebra, number: int) -> list[Fraction]:
+def _base_exponents(algebra: Algebra, number: int) -> list[Exponent]:
     """The powers to which the base, or a centred base, is raised inside a mean."""
     atom = algebra.atoms[number]
     if not isinstance(atom, Mean):
@@ -250,7 +251,7 @@ def _base_exponents(algebra: Algebra, number: int) -> list[Fraction]:
 
 
 def _numerator(
-    algebra: Algebra, p: Polynomial, tail: tuple[int, Fraction], statistic: _Statistic
+    algebra: Algebra, p: Polynomial, tail: tuple[int, Exponent], statistic: _Statistic
 ) -> Form | NearMiss:
     rest = dict(p)
     bias = rest.pop(ONE, 0.0)
@@ -279,15 +280,20 @@ def _numerator(
     )
 
 
-def _monomial(*factors: tuple[int, Fraction]) -> Monomial:
+def _monomial(*factors: tuple[int, Exponent]) -> Monomial:
     return tuple(sorted(factors))
 
 
 def _no_numerator(algebra: Algebra, rest: Polynomial, statistic: _Statistic) -> NearMiss:
-    if any(isinstance(algebra.atoms[n], Opaque) for m in rest for n, _ in m):
-        return NearMiss(statistic.kind, "statistics-of-another-tensor",
-                        "the statistics of one tensor scale another")  # fmt: skip
-    return NearMiss(statistic.kind, "not-a-normalization", "nothing is divided by the root")
+    atoms = [{n for n, _ in m} for m in rest]
+    opaque = [any(isinstance(algebra.atoms[n], Opaque) for n in term) for term in atoms]
+    if not any(opaque):
+        return NearMiss(statistic.kind, "not-a-normalization", "nothing is divided by the root")
+    if any(algebra.base in term for term, runtime in zip(atoms, opaque, strict=True) if runtime):
+        return NearMiss(statistic.kind, "affine-not-constant", "the scale is computed at run time")
+    return NearMiss(
+        statistic.kind, "statistics-of-another-tensor", "the statistics of one tensor scale another"
+    )
 
 
 def _leftover(algebra: Algebra, rest: Polynomial, kind: Kind) -> NearMiss:

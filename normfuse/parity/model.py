@@ -21,6 +21,9 @@ from normfuse.parity.settings import Array
 FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
 # Weights of at least so many bytes are shared between the variants of a model.
 LARGE = 4096
+# Types that numpy and the runtime hold alike.
+SHARED = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.INT8, TensorProto.UINT8,
+          TensorProto.INT32, TensorProto.INT64)  # fmt: skip
 RANDOM = {
     "RandomNormal",
     "RandomNormalLike",
@@ -230,7 +233,8 @@ class LightModel:
         light.CopyFrom(proto)
         weights: dict[str, Array] = {}
         for tensor in light.graph.initializer:
-            if tensor.data_location == TensorProto.EXTERNAL or len(tensor.raw_data) < LARGE:
+            external = tensor.data_location == TensorProto.EXTERNAL
+            if external or len(tensor.raw_data) < LARGE or tensor.data_type not in SHARED:
                 continue
             weights[tensor.name] = np.ascontiguousarray(numpy_helper.to_array(tensor))
             entries = {"location": "beside", "offset": "0", "length": str(len(tensor.raw_data))}

@@ -125,8 +125,8 @@ def _against(gap: Distance, before: Any, noise: Distance, trial: Trial) -> Compa
     # Where the original itself turns finite to NaN, or changes its shape, within one ulp, nothing is proved.
     shaky = bool(gap.mismatch and noise.mismatch)
     hollow = is_float(before) and before.size > 0 and not np.isfinite(before.astype(np.float64)).any()
-    # A bound as large as the result itself passes everything.
-    vacuous = bound >= 1 and not gap.mismatch and gap.relative <= bound
+    # A bound as large as the result itself passes everything but what is the same bit for bit anyway.
+    vacuous = bound >= 1 and not gap.mismatch and 0 < gap.relative <= bound
     return Comparison(gap, noise, bound, trial.label, not shaky and not hollow and not vacuous)
 
 

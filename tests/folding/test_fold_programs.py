@@ -47,7 +47,11 @@ class Program:
 
     def weights(self, *shape: int) -> str:
         """New weights, or at times those of another operator."""
-        same = [name for name, array in self.constants.items() if array.shape == shape and array.dtype == np.float64]
+        same = [
+            name
+            for name, array in self.constants.items()
+            if array.shape == shape and array.dtype == np.float64
+        ]
         if same and self.random.random() < 0.2:
             return same[0]
         return self.constant(self.random.uniform(0.5, 1.5, shape) * self.random.choice([-1, 1], shape))
@@ -90,17 +94,25 @@ def matmul(p: Program, x: str, shape: Shape) -> None:
 def gemm(p: Program, x: str, shape: Shape) -> None:
     if len(shape) == 2:
         outputs = int(p.random.integers(1, 5))
-        operands = [x, p.weights(outputs, shape[1]), p.weights(*[(outputs,), (1, outputs), ()][p.random.integers(3)])]
+        operands = [
+            x,
+            p.weights(outputs, shape[1]),
+            p.weights(*[(outputs,), (1, outputs), ()][p.random.integers(3)]),
+        ]
         p.node("Gemm", operands, (shape[0], outputs), transB=1, alpha=0.5, beta=2.0)
 
 
 def affine(p: Program, x: str, shape: Shape) -> None:
     operator = str(p.random.choice(["Mul", "Add", "Sub", "Div"]))
     sizes = [1] * len(shape)
-    for axis in ([p.random.integers(len(shape))] if p.random.random() < 0.9 else range(len(shape))):
+    for axis in [p.random.integers(len(shape))] if p.random.random() < 0.9 else range(len(shape)):
         sizes[axis] = shape[axis]
     operands = [x, p.weights(*sizes) if p.random.random() < 0.8 else p.weights()]
-    p.node(operator, operands[::-1] if operator in ("Mul", "Add", "Sub") and p.random.random() < 0.3 else operands, shape)
+    p.node(
+        operator,
+        operands[::-1] if operator in ("Mul", "Add", "Sub") and p.random.random() < 0.3 else operands,
+        shape,
+    )
 
 
 def channel_affine(p: Program, x: str, shape: Shape) -> None:

@@ -94,3 +94,11 @@ def test_a_body_is_raised_with_its_graph():
     if higher is not None:
         onnx.checker.check_model(higher, full_check=True)
         assert_agree(proto, higher)
+
+
+def test_a_declared_output_shape_survives():
+    proto = model(NORM, x="float[2,6]", outputs="float[rows,columns] y", opset=11)
+    higher = raise_to(proto, 17)
+    assert higher is not None
+    assert interface(higher) == interface(proto)
+    assert_agree(proto, higher)

@@ -2,8 +2,8 @@
 
     max(0, E[x^2] - E[x]^2), a ReduceSum without its axis times 1/N, brought back by Reshape and Expand
 
-The first runs over axis 1 of [N, 512, 256], which is not the last one: until channels-first norms are fused,
-it is left for that reason. The second runs over the last axis; a Slice up to 1000000000 hides its batch.
+The first runs over axis 1 of [N, 512, 256], which is not the last one; the second runs over the last axis, and
+a Slice up to 1000000000 hides its batch.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from graphs import fused_norms, interface, run
+from graphs import fused_norms, interface, operators, run
 from packaged import magika
 
 import normfuse
@@ -27,21 +27,15 @@ def optimized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, normfuse.
     return out, normfuse.optimize(magika(), out=out).report
 
 
-def test_the_layernorm_over_the_last_axis_is_fused(optimized) -> None:
+@pytest.mark.parametrize(("layer", "axes"), [("LayerNorm_0", (-2,)), ("LayerNorm_1", (-1,))])
+def test_both_layernorms_are_fused(layer: str, axes: tuple[int, ...], optimized) -> None:
     out, report = optimized
 
-    fused = [site for site in report.sites if site.kind == "LayerNorm" and site.status == "fused"]
+    (site,) = [s for s in report.sites if s.kind == "LayerNorm" and layer in s.output]
 
-    assert any("LayerNorm_1" in site.output for site in fused)
-    assert fused_norms(out)["LayerNorm"] == len(fused)
-
-
-def test_the_layernorm_over_channels_is_fused_or_left_for_its_axis(optimized) -> None:
-    _, report = optimized
-
-    (site,) = [s for s in report.sites if s.kind == "LayerNorm" and "LayerNorm_0" in s.output]
-
-    assert site.status == "fused" or (site.status, site.reason) == ("left", "axes-not-trailing")
+    assert (site.status, site.axes) == ("fused", axes)
+    assert fused_norms(out) == {"LayerNorm": 2, "RMSNorm": 0}
+    assert operators(out)["Sqrt"] == 0
 
 
 def test_the_softmax_is_no_candidate(optimized) -> None:
@@ -65,3 +59,12 @@ def test_the_result_runs_at_the_default_level(optimized) -> None:
     (expected,), (result,) = run(magika(), {"bytes": content}), run(out, {"bytes": content})
 
     np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-5)
+
+
+def test_a_second_run_changes_nothing(optimized, tmp_path: Path) -> None:
+    first, _ = optimized
+
+    report = normfuse.optimize(first, out=tmp_path / "second.onnx").report
+
+    assert not report.changed
+    assert (tmp_path / "second.onnx").read_bytes() == first.read_bytes()

@@ -205,9 +205,9 @@ def batch_norm_pair(how: str = "", channels: int = 6, seed: int = 0, size: str =
     return Pair(model(*ends, body, floats(old)), after, [Boundary("BatchNorm", "x", "y", "bn")])
 
 
-def floats(values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def floats(values: Mapping[str, np.ndarray | float]) -> dict[str, np.ndarray]:
     """All as float32."""
-    return {name: value.astype(np.float32) for name, value in values.items()}
+    return {name: np.asarray(value, np.float32) for name, value in values.items()}
 
 
 def names(sites: Sequence[Boundary]) -> set[str]:

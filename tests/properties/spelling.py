@@ -179,7 +179,7 @@ class Spelled:
         if self.flaw == "epsilon-at-run-time":
             self.inputs["z"] = self.shape
             return self.either("Add", variance, self.reduce("ReduceMax", self.add("Abs", "z"), range(self.rank)))
-        epsilon = self.pick(EPSILONS)
+        epsilon = 0.25 if self.dtype == TensorProto.DOUBLE else self.pick(EPSILONS)  # that is a float32
         return self.either("Add", variance, self.constant(self.pick((epsilon, [epsilon]))))
 
     def over_root(self, numerator: str, variance: str) -> str:
@@ -281,7 +281,7 @@ def spell(pick: Pick, flaw: str = "") -> Spelled:
     shape = pick(SHAPES)
     if flaw in ("scale-of-rows", "scale-expands", "keepdims-0", "wrong-axes"):
         shape = pick([s for s in SHAPES if len(s) > 1 and all(isinstance(n, int) for n in s)])
-    dtype = pick((TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.FLOAT16))
+    dtype = pick((*(TensorProto.FLOAT,) * 4, TensorProto.FLOAT16, TensorProto.DOUBLE))
     spelled = Spelled(pick, shape, pick((11, 13, 17, 18, 21, 23)), dtype, flaw)
     spelled.kind = pick(("LayerNorm", "RMSNorm"))
     if len(shape) > 2 and all(isinstance(n, int) for n in shape[-2:]):

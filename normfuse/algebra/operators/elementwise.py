@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from normfuse.algebra.frame import End, Traced
 from normfuse.algebra.operators.context import Context, Operator
-from normfuse.algebra.polynomial import Algebra, Mean, Polynomial
+from normfuse.algebra.polynomial import Algebra, Exponent, Mean, Polynomial
 from normfuse.algebra.refinement import Layout
 
 _Combine = Callable[[Algebra, Polynomial, Polynomial], Polynomial | None]
@@ -31,7 +31,7 @@ def _mul(algebra: Algebra, p: Polynomial, q: Polynomial) -> Polynomial | None:
 
 
 def _div(algebra: Algebra, p: Polynomial, q: Polynomial) -> Polynomial | None:
-    inverse = algebra.power(q, Fraction(-1))
+    inverse = algebra.power(q, -1)
     return None if inverse is None else algebra.multiply(p, inverse)
 
 
@@ -85,7 +85,7 @@ def other_operand(context: Context, value: ir.Value, beside: Traced) -> tuple[Po
     return End() if polynomial is None else (polynomial, layout)
 
 
-def _unary(exponent: Fraction) -> Operator:
+def _unary(exponent: Exponent) -> Operator:
     def operator(context: Context, node: ir.Node) -> Traced | End:
         x = context.first(node)
         return context.result(node, context.frame.algebra.power(x.polynomial, exponent), x.layout)
@@ -198,8 +198,11 @@ def _relu(context: Context, node: ir.Node) -> Traced | End:
 
 
 def _clamped(context: Context, node: ir.Node, x: Traced, least: float | None) -> Traced | End:
+    """max(x, least), of a statistic: a walk does not go on behind the activation of a normalized tensor."""
     algebra = context.frame.algebra
     if least is None or not np.isfinite(least) or not algebra.contains(x.polynomial, Mean):
+        return End()
+    if len(algebra.axes(x.polynomial)) == len(context.frame.sizes):
         return End()
     return context.result(node, algebra.clamp(x.polynomial, least), x.layout)
 
@@ -216,7 +219,7 @@ ELEMENTWISE: dict[str, Operator] = {
     "Sum": _sum,
     "Neg": _neg,
     "Sqrt": _unary(HALF),
-    "Reciprocal": _unary(Fraction(-1)),
+    "Reciprocal": _unary(-1),
     "Pow": _pow,
     "Abs": _abs,
     "Max": _max,

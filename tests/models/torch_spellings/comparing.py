@@ -17,26 +17,29 @@ import onnx
 import onnxruntime as ort
 import torch
 from onnx import numpy_helper
+from onnxruntime.capi import onnxruntime_pybind11_state as errors
 
 from .exporting import DTYPES, sample
 from .table import Spelling, Way
 
 SLACK = {"fp32": 64 * 2.0**-23, "fp16": 4 * 2.0**-10, "bf16": 64 * 2.0**-23}
+CANNOT_RUN = (errors.Fail, errors.NotImplemented, errors.InvalidGraph)
 Tensors = tuple[torch.Tensor, ...]
 
 
 def compare(spelling: Spelling, way: Way, source: Path, result: Path) -> str:
     """How the result differs, or nothing where it does not (or where onnxruntime cannot run the original)."""
     try:
-        before = _session(source, way)
-    except ort.capi.onnxruntime_pybind11_state.NotImplemented:
+        originals = _results(spelling, way, source)
+    except CANNOT_RUN:
         return ""
-    after = _session(result, way)
-    for inputs in _inputs(spelling, way):
-        difference = _differs(before, after, inputs, _truth(spelling, way, inputs), SLACK[way.dtype])
-        if difference:
-            return difference
-    return ""
+    try:
+        results = _results(spelling, way, result)
+    except CANNOT_RUN as error:
+        return f"does not run: {str(error).splitlines()[0]}"
+    truths = (_truth(spelling, way, inputs) for inputs in _inputs(spelling, way))
+    each = zip(originals, results, truths, strict=True)
+    return next((found for three in each if (found := _differs(*three, SLACK[way.dtype]))), "")
 
 
 def _session(path: Path, way: Way) -> ort.InferenceSession:
@@ -78,31 +81,27 @@ def _truth(spelling: Spelling, way: Way, inputs: Tensors) -> np.ndarray:
     return result
 
 
-def _differs(
-    before: ort.InferenceSession,
-    after: ort.InferenceSession,
-    inputs: Tensors,
-    truth: np.ndarray,
-    slack: float,
-) -> str:
-    original, result = (_run(session, inputs) for session in (before, after))
+def _differs(original: np.ndarray, result: np.ndarray, truth: np.ndarray, slack: float) -> str:
     if original.shape != result.shape:
         return f"shape {result.shape} instead of {original.shape}"
     if not np.array_equal(np.isfinite(original), np.isfinite(result)):
         return f"{np.sum(~np.isfinite(result))} values not finite, {np.sum(~np.isfinite(original))} before"
+    original, result = original.astype(np.float64), result.astype(np.float64)
     size = float(np.nanmax(np.abs(truth)))
     was, now = (float(np.nanmax(np.abs(values - truth))) / size for values in (original, result))
     return f"error {now:.2g}, {was:.2g} before" if now > 2 * was + slack else ""
 
 
-def _run(session: ort.InferenceSession, inputs: Tensors) -> np.ndarray:
+def _results(spelling: Spelling, way: Way, path: Path) -> list[np.ndarray]:
+    session = _session(path, way)
     kinds = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
-    feeds = {
-        value.name: tensor.numpy().astype(kinds[value.type])
-        for value, tensor in zip(session.get_inputs(), inputs, strict=True)
-    }
-    result: np.ndarray = session.run(None, feeds)[0].astype(np.float64)
-    return result
+    names = [(value.name, kinds[value.type]) for value in session.get_inputs()]
+    return [
+        session.run(
+            None, {name: t.numpy().astype(kind) for (name, kind), t in zip(names, inputs, strict=True)}
+        )[0]
+        for inputs in _inputs(spelling, way)
+    ]
 
 
 def _widen(model: onnx.ModelProto) -> None:

@@ -18,7 +18,7 @@ from normfuse.errors import CannotVerifyError, NormfuseError, ParityError
 
 from .comparing import compare
 from .exporting import ExportError, export
-from .table import Spelling, Way
+from .table import MAY_STAY, Spelling, Way
 
 Verdict = Literal["as-asked", "refused", "missed", "wrong", "no-export"]
 
@@ -101,12 +101,17 @@ def _judged(spelling: Spelling, operators: tuple[str, ...], report: normfuse.Rep
         {s.reason for s in report.sites if s.status in ("left", "rolled-back") and s.reason}
         | {f"outside: {s.outside}" for s in report.sites if s.outside}
     )
-    if spelling.expectation in ("keep", "nofuse"):  # a rewrite is fine too: it was compared
+    if spelling.expectation in MAY_STAY:  # a rewrite is fine too: it was compared
         return ("as-asked", ", ".join(reasons)) if reasons or report.changed else ("missed", "kept silently")
-    residue = _residue(spelling, Counter(operators))
+    residue = _residue(spelling, Counter(operators)) or _outside(spelling, report)
     if not residue:
         return "as-asked", ""
     return ("refused", ", ".join(reasons)) if reasons else ("missed", residue)
+
+
+def _outside(spelling: Spelling, report: normfuse.Report) -> str:
+    """Why an affine that belongs into the operator stands outside of it, where one does."""
+    return ", ".join(s.outside for s in report.sites if s.outside and spelling.expectation == "fuse")
 
 
 def _residue(spelling: Spelling, found: Counter[str]) -> str:
@@ -122,6 +127,6 @@ def _residue(spelling: Spelling, found: Counter[str]) -> str:
     if statistics and spelling.name != "adain":  # whose style statistics are no normalization
         return f"left: {' '.join(statistics)}"
     affine = [op for op in found if op in ("Mul", "Div", "Sub")]
-    if affine and spelling.family in ("LN", "RMS") and expected == "fuse":
+    if affine and spelling.family in ("LN", "RMS") and expected in ("fuse", "fuse_scaled"):
         return f"outside: {' '.join(affine)}"
     return ""
