@@ -1,4 +1,4 @@
-"""What is emitted for every spelling that the tests know, at every opset, in every data type, on every target.
+"""What is emitted for each spelling that the tests know, by opset, data type and target.
 
     python benchmarks/spelling_table.py > docs/spellings.md
 
@@ -11,8 +11,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -20,16 +22,20 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper, version_converter
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT), *(str(ROOT / folder) for folder in ("models", "tests", "tests/norms"))]
+sys.path[:0] = [
+    str(ROOT),
+    *(str(ROOT / folder) for folder in ("models", "tests", "tests/norms", "tests/docs")),
+]
 
 import build  # noqa: E402
 import spelled  # noqa: E402
 import test_spellings as known  # noqa: E402
+from reason_pages import page_name  # noqa: E402
 
 import normfuse  # noqa: E402
 from normfuse.report.record import Site  # noqa: E402
 
-OPSETS = (11, 13, 17, 18, 21, 23)
+OPSETS = (9, 13, 17, 18, 21, 23, 24)
 TARGETS = ("ort-cpu", "ort", "ort-cuda", "onnx")
 DTYPES = {
     "float32": (TensorProto.FLOAT, np.dtype(np.float32)),
@@ -56,14 +62,13 @@ HEAD = """\
 Printed by `python benchmarks/spelling_table.py > docs/spellings.md`, from the spellings of `models/` and
 `tests/norms/test_spellings.py`; a test checks that it is still what the script prints.
 
-Each model is written at opset {first} to {last} ({opsets}), as far as its operators exist there, and in
-float32, float16, bfloat16 and float64, as far as they take the type; epsilon is a number that each type holds.
-The columns are targets, see [targets](targets.md).
+Each spelling is written at opset {opsets}, and in {types}, as far as its operators exist there and take the
+type. The columns are [targets](targets.md).
 
 - `LayerNormalization` and the like: the operators that stand there afterwards, in order.
 - *(opset 17)* behind them: the model was raised to it.
-- *reason*: it was left, see the [reason's page](reasons/). *outside: reason*: the core is fused, the affine is not.
-- A spelling is named as in the source; spellings that end alike share a row.
+- A [reason](reasons/): it was left. "outside", and a reason: the core is fused, the affine is not.
+- Spellings are named as in the source. Those that end alike share a row; so do types and neighbouring opsets.
 """
 
 Cells = tuple[str, ...]
@@ -114,16 +119,27 @@ def _parts(part: str, text: str) -> dict[str, str]:
 
 def written(model: onnx.ModelProto, opset: int, dtype: str) -> onnx.ModelProto | None:
     """The model at an opset and in a data type, or None where that is no valid model."""
-    try:
-        if model.opset_import[0].version != opset:
-            model = version_converter.convert_version(model, opset)
-        model = _in_type(model, *DTYPES[dtype])
-        onnx.checker.check_model(model, full_check=True)
-    except (RuntimeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
+    found = _at_opset(_in_type(model, *DTYPES[dtype]), opset)
+    if found is None or not all(_takes(node, opset, dtype) for node in found.graph.node):
         return None
-    for index, node in enumerate(model.graph.node):
+    for index, node in enumerate(found.graph.node):
         node.name = f"{node.op_type}_{index}"
-    return model if all(_takes(node, opset, dtype) for node in model.graph.node) else None
+    return found
+
+
+def _at_opset(model: onnx.ModelProto, opset: int) -> onnx.ModelProto | None:
+    """The same nodes, where the opset has them as they stand; else what onnx's converter makes of them."""
+    same = onnx.ModelProto()
+    same.CopyFrom(model)
+    same.opset_import[0].version = opset
+    for make in (lambda: same, lambda: version_converter.convert_version(model, opset)):
+        try:
+            found = make()
+            onnx.checker.check_model(found, full_check=True)
+        except (RuntimeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError):
+            continue
+        return found
+    return None
 
 
 def _in_type(source: onnx.ModelProto, element: int, dtype: np.dtype[np.generic]) -> onnx.ModelProto:
@@ -135,14 +151,19 @@ def _in_type(source: onnx.ModelProto, element: int, dtype: np.dtype[np.generic])
             value.type.tensor_type.elem_type = element
     for tensor in model.graph.initializer:
         if tensor.data_type == TensorProto.FLOAT:
-            array = numpy_helper.to_array(tensor).astype(dtype)
-            # an epsilon of float64 is a float32 here, as the operators' attribute is one
-            tensor.CopyFrom(numpy_helper.from_array(np.asarray(array), tensor.name))
+            array = np.vectorize(_meant, otypes=[np.float64])(numpy_helper.to_array(tensor))
+            tensor.CopyFrom(numpy_helper.from_array(np.asarray(array.astype(dtype)), tensor.name))
     for node in model.graph.node:
         for attribute in node.attribute:
             if node.op_type == "Cast" and attribute.i == TensorProto.FLOAT:
                 attribute.i = element
     return model
+
+
+def _meant(value: np.float32) -> float:
+    """1/6 for a float32 that is 1/6 as far as it can be; any other number as it is."""
+    near = float(Fraction(float(value)).limit_denominator(64))
+    return near if np.float32(near) == value else float(value)
 
 
 def _takes(node: onnx.NodeProto, opset: int, dtype: str) -> bool:
@@ -158,21 +179,32 @@ def cell(model: onnx.ModelProto, target: str) -> str:
     result = normfuse.optimize(model, options=normfuse.Options(target=target, verify=False))
     after = result.model
     assert isinstance(after, onnx.ModelProto)
-    sites = [site for site in result.report.sites if site.status != "guarded"]
-    raised = after.opset_import[0].version != model.opset_import[0].version
-    behind = f" *(opset {after.opset_import[0].version})*" if raised else ""
-    return "; ".join(dict.fromkeys(_words(site, model, after) + behind for site in sites)) or "*nothing found*"
+    version = after.opset_import[0].version
+    behind = f" *(opset {version})*" if version != model.opset_import[0].version else ""
+    words = dict.fromkeys(_words(site, model, after) + behind for site in _telling(result.report.sites))
+    return "; ".join(words) or "*nothing found*"
+
+
+def _telling(sites: Iterable[Site]) -> list[Site]:
+    """The normalizations; the folds where there are none."""
+    folds = ("BatchNorm", "Affine", "Residual")
+    norms = [site for site in sites if site.kind not in folds]
+    return norms or [site for site in sites if site.kind == "BatchNorm"]
 
 
 def _words(site: Site, before: onnx.ModelProto, after: onnx.ModelProto) -> str:
     if site.status == "left":
-        return f"*{site.reason}*"
+        return _reason(site.reason or "")
     if site.status == "folded":
         return f"folded into `{site.operator}`"
     names = {node.name for node in before.graph.node}
     mine = [n for n in after.graph.node if n.name not in names and n.name.startswith(f"{site.output}/")]
     words = " ".join(f"`{n.op_type}`" for n in mine if n.op_type != "Constant")
-    return f"{words}, *outside: {site.outside}*" if site.outside else words
+    return f"{words}, outside: {_reason(site.outside)}" if site.outside else words
+
+
+def _reason(code: str) -> str:
+    return f"[{code}](reasons/{page_name(code)})"
 
 
 def ending(spelling: Spelling) -> Ending:
@@ -187,16 +219,27 @@ def ending(spelling: Spelling) -> Ending:
     return found
 
 
-def rows(known_ending: Ending) -> Iterator[tuple[str, str, Cells]]:
-    """(opsets, types, cells): types that end alike at all opsets share rows, and so do opsets in a row."""
-    by_type = {d: {o: known_ending.get((o, d)) for o in OPSETS} for d in DTYPES}
-    shared: dict[tuple[Cells | None, ...], list[str]] = {}
-    for dtype, by_opset in by_type.items():
-        shared.setdefault(tuple(by_opset.values()), []).append(dtype)
-    for cells, dtypes in shared.items():
-        for first, last, same in _runs(cells):
+def rows(found: Ending) -> Iterator[tuple[str, str, Cells]]:
+    """(opsets, types, cells): what ends alike, wherever it can be written, shares a row."""
+    groups: list[tuple[list[str], dict[int, Cells]]] = []
+    for dtype in DTYPES:
+        mine = {opset: cells for (opset, d), cells in found.items() if d == dtype}
+        if mine:
+            _join(groups, dtype, mine)
+    for dtypes, by_opset in groups:
+        for first, last, cells in _runs(by_opset.get(opset) for opset in OPSETS):
             span = str(first) if first == last else f"{first} to {last}"
-            yield span, ", ".join(dtypes), same
+            yield span, ", ".join(dtypes), cells
+
+
+def _join(groups: list[tuple[list[str], dict[Any, Cells]]], name: str, found: Mapping[Any, Cells]) -> None:
+    """Add a name to the first group with which it agrees wherever both have cells, or to one of its own."""
+    for names, known_cells in groups:
+        if all(known_cells.get(key, cells) == cells for key, cells in found.items()):
+            names.append(name)
+            known_cells.update(found)
+            return
+    groups.append(([name], dict(found)))
 
 
 def _runs(cells: Iterable[Cells | None]) -> Iterator[tuple[int, int, Cells]]:
@@ -211,13 +254,9 @@ def _runs(cells: Iterable[Cells | None]) -> Iterator[tuple[int, int, Cells]]:
 
 def table(family: str, members: Mapping[str, Ending]) -> str:
     """The table of one family."""
-    groups: list[tuple[list[str], Ending]] = []
-    for name, found in members.items():
-        alike = next((names for names, other in groups if other == found), None)
-        if alike is not None:
-            alike.append(name)
-        else:
-            groups.append(([name], found))
+    groups: list[tuple[list[str], dict[tuple[int, str], Cells]]] = []
+    for name, each in members.items():
+        _join(groups, name, each)
     columns = ("spelling", "opset", "type", *TARGETS)
     lines = [f"\n## {family}\n", f"| {' | '.join(columns)} |", f"|{' --- |' * len(columns)}"]
     for names, found in groups:
@@ -234,7 +273,7 @@ def page(chosen: Iterable[Spelling]) -> str:
     for spelling in chosen:
         families.setdefault(spelling.family, {})[spelling.name] = ending(spelling)
     opsets = ", ".join(map(str, OPSETS))
-    head = HEAD.format(first=OPSETS[0], last=OPSETS[-1], opsets=opsets)
+    head = HEAD.format(opsets=opsets, types=", ".join(DTYPES))
     return head + "".join(table(family, members) for family, members in families.items())
 
 

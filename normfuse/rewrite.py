@@ -38,11 +38,15 @@ MAX_ROUNDS = 4
 
 @dataclass
 class Rewritten:
-    """The rewritten model, one record for each candidate, and what parity needs to run each rewrite alone."""
+    """The rewritten model, one record for each candidate, and what parity needs to run each rewrite alone.
+
+    written: nodes of this run's own lowerings, which are no candidates.
+    """
 
     model: ir.Model
     sites: list[Site] = field(default_factory=list)
     boundaries: list[Boundary] = field(default_factory=list)
+    written: set[ir.Node] = field(default_factory=set)
 
 
 def rewrite(model: ir.Model, target: Target, leave: Leave) -> Rewritten:
@@ -69,13 +73,14 @@ def _rewrites(done: Rewritten) -> int:
 
 def _rewrite(model: ir.Model, target: Target, leave: Leave) -> Rewritten:
     facts = Facts(model)
+    done = Rewritten(model)
+    _compute_weights(facts, leave, done)
     found = _find_all(facts)
     higher = _raise(model, [n for f in found for n in f.norms if _is_wanted(n, target, leave)], target)
     if higher is not None:
         facts = Facts(higher)
         found = _find_all(facts)
-    done = Rewritten(facts.model)
-    _compute_weights(facts, leave, done)
+        done.model = higher
     _fuse(facts, found, target, leave, done)
     _fold(facts, leave, done)
     if target.guards_residuals:
@@ -172,6 +177,7 @@ def _lower_all(facts: Facts, norms: list[Norm], target: Target, leave: Leave, do
             spelling = norm.spelling
             removed = replace(facts, norm.output, lowered.nodes, lowered.output)
             now[norm.output] = lowered.output
+            done.written.update(lowered.nodes)
             done.sites.append(
                 _site(
                     norm,
@@ -237,6 +243,8 @@ def _fold(facts: Facts, leave: Leave, done: Rewritten) -> None:
         )  # fmt: skip
         done.boundaries.append(Boundary(fold.kind, fold.input, fold.output, fold.anchor))
     for refusal in refusals:
+        if refusal.node in done.written:
+            continue
         site = _left(refusal)
         reason = leave(refusal.kind, site.anchor, site.output)
         if reason == "rolled-back":

@@ -1,12 +1,13 @@
 """Small models from ONNX text, rewritten and compared: what the tests of the rooms have in common.
 
-    m = model("m = ReduceMean<axes=[-1]>(x) y = Sub(x, m)", x="float[2,6,32]")
-    result = rewritten(m)
-    assert_agree(m, result.model)
+m = model("m = ReduceMean<axes=[-1]>(x) y = Sub(x, m)", x="float[2,6,32]")
+result = rewritten(m)
+assert_agree(m, result.model)
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,6 +63,12 @@ def model(
             proto.graph.input.append(helper.make_tensor_value_info(name, tensor.data_type, tensor.dims))
     onnx.checker.check_model(proto)
     return proto
+
+
+def mentioned(body: str, constants: Mapping[str, Array]) -> dict[str, Array]:
+    """The constants that the text of a model names."""
+    words = set(re.findall(r"\w+", body))
+    return {name: value for name, value in constants.items() if name in words}
 
 
 def f32(*values: float) -> Array:
@@ -127,7 +134,9 @@ def session(proto: onnx.ModelProto, level: Any = OFF, optimized: str = "") -> on
     options.intra_op_num_threads = 1
     if optimized:
         options.optimized_model_filepath = optimized
-    return onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return onnxruntime.InferenceSession(
+        proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+    )
 
 
 def feeds(proto: onnx.ModelProto, sizes: Mapping[str, int] | None = None) -> Iterator[dict[str, Array]]:
@@ -140,8 +149,10 @@ def feeds(proto: onnx.ModelProto, sizes: Mapping[str, int] | None = None) -> Ite
         for value in wanted:
             tensor = value.type.tensor_type
             dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-            shape = [d.dim_value if d.HasField("dim_value") else (sizes or {}).get(d.dim_param, DYNAMIC_SIZE)
-                     for d in tensor.shape.dim]  # fmt: skip
+            shape = [
+                d.dim_value if d.HasField("dim_value") else (sizes or {}).get(d.dim_param, DYNAMIC_SIZE)
+                for d in tensor.shape.dim
+            ]
             feed[value.name] = _array(rng, shape, np.dtype(dtype), kind)
         yield feed
 

@@ -1,4 +1,4 @@
-"""Where the result goes (beside the input, elsewhere, in its place, through streams), and its weights with it."""
+"""Where the result goes (beside the input, elsewhere, in its place, to a stream), and its weights with it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ EPSILON = f32(1e-3)
 def layer(x: str, y: str) -> str:
     """A LayerNorm; inner values are named after the output, its node "<y>_norm"."""
     return (
-        f"{y}m = ReduceMean<axes=[-1]>({x}) {y}d = Sub({x}, {y}m) {y}s = Mul({y}d, {y}d) {y}v = ReduceMean<axes=[-1]>({y}s) "
+        f"{y}m = ReduceMean<axes=[-1]>({x}) {y}d = Sub({x}, {y}m) {y}s = Mul({y}d, {y}d) {y}v = "
+        f"ReduceMean<axes=[-1]>({y}s) "
         f"{y}ve = Add({y}v, e) {y}r = Sqrt({y}ve) {y}n = Div({y}d, {y}r) [{y}_norm] {y} = Mul({y}n, g)"
     )
 
@@ -96,7 +97,9 @@ def test_a_second_run_changes_nothing(target, opset):
     once = rewritten(block(opset), target)
     twice = rewritten(once.model, target)
     assert not twice.sites
-    assert twice.model.SerializeToString(deterministic=True) == once.model.SerializeToString(deterministic=True)
+    assert twice.model.SerializeToString(deterministic=True) == once.model.SerializeToString(
+        deterministic=True
+    )
 
 
 def test_two_runs_on_one_model_give_the_same_bytes():
@@ -122,14 +125,25 @@ def test_what_is_not_rewritten_survives():
     result = rewritten(proto).model
     assert interface(result) == interface(proto)
     assert [(p.key, p.value) for p in result.metadata_props] == [("author", "someone")]
-    assert (result.producer_name, result.doc_string, result.graph.doc_string) == ("maker", "the model", "the graph")
+    assert (result.producer_name, result.doc_string, result.graph.doc_string) == (
+        "maker",
+        "the model",
+        "the graph",
+    )
     assert (result.ir_version, list(result.opset_import)) == (proto.ir_version, list(proto.opset_import))
     kept = {n.name: n for n in result.graph.node}
     for node in proto.graph.node:
         if node.op_type in ("MatMul", "Tanh", "Neg"):
             same = kept[node.name]
-            assert (same.op_type, list(same.input), list(same.output)) == (node.op_type, list(node.input), list(node.output))
-            assert (same.doc_string, list(same.metadata_props)) == (node.doc_string, list(node.metadata_props))
+            assert (same.op_type, list(same.input), list(same.output)) == (
+                node.op_type,
+                list(node.input),
+                list(node.output),
+            )
+            assert (same.doc_string, list(same.metadata_props)) == (
+                node.doc_string,
+                list(node.metadata_props),
+            )
 
 
 def test_untouched_weights_keep_their_bytes():
@@ -161,8 +175,10 @@ def test_a_norm_in_a_body_that_reads_a_fused_value():
     proto = model(
         f"{layer('x', 'a')} y = If(c) <then_branch = t () => (float[4,8] p) {{ {inner} }}, "
         "else_branch = f () => (float[4,8] q) { q = Neg(a) }>",
-        CONSTANTS, x="float[4,8]", c="bool",
-    )  # fmt: skip
+        CONSTANTS,
+        x="float[4,8]",
+        c="bool",
+    )
     result = rewritten(proto)
     assert result.operators["LayerNormalization"] == 2
     assert result.operators["Sqrt"] == 0
@@ -172,9 +188,11 @@ def test_a_norm_in_a_body_that_reads_a_fused_value():
 def test_a_norm_in_the_body_of_a_loop():
     body = layer("s", "t")
     proto = model(
-        f"y = Loop(k, , x) <body = b (int64 i, bool c, float[4,8] s) => (bool o, float[4,8] t) {{ o = Identity(c) {body} }}>",
-        CONSTANTS | {"k": np.array(3)}, x="float[4,8]",
-    )  # fmt: skip
+        f"y = Loop(k, , x) <body = b (int64 i, bool c, float[4,8] s) => (bool o, float[4,8] t) "
+        f"{{ o = Identity(c) {body} }}>",
+        CONSTANTS | {"k": np.array(3)},
+        x="float[4,8]",
+    )
     result = rewritten(proto)
     assert result.operators["LayerNormalization"] == 1
     assert_agree(proto, result.model)

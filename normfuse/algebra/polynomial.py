@@ -174,6 +174,7 @@ class Algebra:
         self._kinds: list[frozenset[type]] = []
         self._nonnegative: list[bool] = []
         self._positive: list[bool] = []
+        self._finite: list[bool] = []
         self.base: int = self.number(Base(frozenset(base_axes)))
 
     # -- atoms ---------------------------------------------------------------------------------------------
@@ -193,6 +194,7 @@ class Algebra:
         self._kinds.append(frozenset({type(atom)}).union(*(self._kinds[n] for n in self._parts(atom))))
         self._nonnegative.append(self._find_nonnegative(atom))
         self._positive.append(self._find_positive(atom))
+        self._finite.append(self._find_finite(atom))
         return len(self.atoms) - 1
 
     def _same_compound(self, a: Atom, b: Atom) -> bool:
@@ -342,9 +344,15 @@ class Algebra:
     def _is_finite(self, monomial: Monomial) -> bool:
         """Whether a monomial is a finite number for all finite inputs."""
         return all(
-            self.atom_positive(n) or (e > 0 and (e.denominator == 1 or self.atom_nonnegative(n)))
+            self._finite[n]
+            and (self._positive[n] or (e > 0 and (e.denominator == 1 or self._nonnegative[n])))
             for n, e in monomial
         )
+
+    def _find_finite(self, atom: Atom) -> bool:
+        if isinstance(atom, Mean):
+            return self._is_finite(atom.of)
+        return not isinstance(atom, Power | Clamp) or all(self._is_finite(m) for m in atom.of)
 
     def scale(self, p: Polynomial, by: Coefficient) -> Polynomial:
         """p multiplied by a constant."""

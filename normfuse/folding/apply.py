@@ -75,8 +75,8 @@ def perform(facts: Facts, plan: Plan, new: Sequence[Numbers]) -> Done:
     affected = (*plan.changed, *(value for add in adds for value in (add.inputs[0], add.outputs[0]) if value))
     changed = tuple(v for v in dict.fromkeys(affected) if v.name != name and v.uses())
     for value in changed:
-        if not value.is_graph_output() and not (value.name or "").endswith(RENAMED):
-            surgery.rename(facts, value, f"{value.name}{RENAMED}")
+        if not value.is_graph_output():
+            surgery.rename(facts, value, f"{(value.name or '').removesuffix(RENAMED)}{RENAMED}")
     return Done(sum(grown for grown, _ in stored), removed - len(adds), changed)
 
 

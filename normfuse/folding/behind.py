@@ -119,6 +119,7 @@ class _Walk:
         return Stop(stop.reason, stop.detail, reached=kind_of(steps) == "BatchNorm" and not holds_one)
 
     def plan(self, last: ir.Node) -> Plan | Stop:
+        """What is to be done, or a Stop where nothing would be gained or the type does not come back."""
         kept = {leaf.add for leaf in self.leaves}
         whole = tuple(reversed(self.steps))
         steps = tuple(step for step in whole if step.node not in kept)

@@ -14,29 +14,49 @@ import numpy as np
 import onnx_ir as ir
 
 from normfuse.folding.affine import Array
+from normfuse.folding.chains import Excluded
 from normfuse.folding.elementwise import epsilon_of, is_training
+from normfuse.folding.ledger import Ledger
+from normfuse.folding.plan import FoldRecord
 from normfuse.graph import surgery
 from normfuse.graph.facts import Facts
 
 
-def fold_constants(facts: Facts, nodes: Sequence[ir.Node]) -> int:
-    """Replace every BatchNormalization of a constant by what it computes; returns how many there were."""
-    count = 0
-    for node in nodes:
-        if node.op_type != "BatchNormalization" or any(_is_used(out) for out in node.outputs[1:]):
-            continue
+def fold_constants(facts: Facts, excluded: Excluded, ledger: Ledger) -> None:
+    """Replace every BatchNormalization of a constant by what it computes."""
+    norms = [node for node in facts.model.graph.all_nodes() if node.op_type == "BatchNormalization"]
+    for node in norms:
         output = node.outputs[0]
         if output.is_graph_output() or facts.opset < 9 or not facts.constants.is_known(node.inputs[0]):
             continue
-        arrays = [facts.constants.get(operand) for operand in node.inputs[:5]]
-        known = [array for array in arrays if array is not None]
-        if len(known) < 5 or known[0].ndim < 2:
+        arrays = [array for v in node.inputs[:5] if (array := facts.constants.get(v)) is not None]
+        if len(arrays) < 5 or arrays[0].ndim < 2 or any(_is_used(out) for out in node.outputs[1:]):
             continue
-        result = _normalized(known, epsilon_of(node), is_training(facts, node))
-        if np.isfinite(result.astype(np.float64)).all():
-            surgery.reroute(facts, output, surgery.add_constant(facts, result, f"{output.name}/constant"))
-            count += 1
-    return count
+        result = _normalized(arrays, epsilon_of(node), is_training(facts, node))
+        name, data = output.name or "", node.inputs[0]
+        if not np.isfinite(result.astype(np.float64)).all() or excluded("BatchNorm", node, name):
+            continue
+        begins = data.name if data is not None and data.name else ""
+        grown = int(result.nbytes)
+        removed = surgery.become_constant(facts, output, result)
+        detail = "a constant is normalized once and for all"
+        ledger.enter(
+            FoldRecord(
+                "BatchNorm",
+                node.name or name,
+                begins,
+                name,
+                node.op_type,
+                "Constant",
+                removed,
+                0.0,
+                grown,
+                detail,
+            ),
+            gone=(),
+            changed=(),
+            moves_input=False,
+        )
 
 
 def _normalized(arrays: Sequence[Array], epsilon: float, training: bool) -> Array:

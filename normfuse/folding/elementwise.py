@@ -101,29 +101,40 @@ def is_training(facts: Facts, node: ir.Node) -> bool:
 def _batch_normalization(facts: Facts, node: ir.Node, data: ir.Value) -> Affine | Stop:
     if is_training(facts, node):
         return Stop("training-mode", "export the model in evaluation mode")
+    if any(out.uses() or out.is_graph_output() for out in node.outputs[1:]):
+        return Stop("training-mode", "its running statistics are read")
     parameters: list[Array] = []
     for operand in node.inputs[1:5]:
         array = None if operand is None else facts.constants.get(operand)
         if array is None:
             return _not_constant(facts, operand)
         parameters.append(array.astype(np.float64))
-    gamma, beta, mean, variance = parameters
     rank = facts.shapes.rank(data) or 0
-    per_element = facts.opset < 9 and not node.attributes.get_int("spatial", 1)
-    shape = (1, *gamma.shape) if per_element else (1, gamma.size) + (1,) * (rank - 2)
-    if len(shape) != rank or not gamma.shape == beta.shape == mean.shape == variance.shape:
-        return Stop("unknown-shape", "the parameters do not fit the rank of the input")
+    shape = _parameter_shape(facts, node, parameters, rank)
+    if len(shape) != rank:
+        return Stop("unknown-shape", f"the parameters do not fit an input of rank {rank}")
+    gamma, beta, mean, variance = parameters
     spread = variance + epsilon_of(node)
     with np.errstate(all="ignore"):
         scale = gamma / np.sqrt(spread)
         shift = beta - mean * scale
-    for name, array in (("mean", mean), ("variance + epsilon", np.where(spread > 0, spread, np.nan)),
-                        ("gamma", gamma), ("beta", beta), ("scale", scale), ("shift", shift)):  # fmt: skip
+    positive = np.where(spread > 0, spread, np.nan)
+    named = {"variance + epsilon": positive, "mean": mean, "gamma": gamma, "beta": beta, "shift": shift}
+    for name, array in named.items():
         if not np.isfinite(array).all():
             channel = int(np.argmin(np.isfinite(array).reshape(-1)))
-            value = spread.reshape(-1)[channel] if name[0] == "v" else array.reshape(-1)[channel]
+            value = (spread if array is positive else array).reshape(-1)[channel]
             return Stop("not-finite-statistics", f"channel {channel}: {name} is {value:g}", reached=True)
     return affine(scale.reshape(shape), shift.reshape(shape))
+
+
+def _parameter_shape(facts: Facts, node: ir.Node, parameters: list[Array], rank: int) -> tuple[int, ...]:
+    """How the parameters stand against the input: along axis 1, or one for each element up to opset 8."""
+    if len({array.shape for array in parameters}) != 1 or len(parameters) != 4:
+        return ()
+    if facts.opset < 9 and not node.attributes.get_int("spatial", 1):
+        return (1, *parameters[0].shape)
+    return (1, parameters[0].size) + (1,) * (rank - 2)
 
 
 def epsilon_of(node: ir.Node) -> float:

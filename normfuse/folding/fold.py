@@ -36,7 +36,7 @@ def fold_all(facts: Facts, excluded: Excluded) -> tuple[list[FoldRecord], list[R
     excluded(kind, anchor, output name): whether a site is to be left alone, with reason "skipped".
     """
     run = _Run(facts, excluded)
-    fold_constants(facts, [node for node in facts.model.graph.all_nodes() if _is_norm(node)])
+    fold_constants(facts, excluded, run.ledger)
     changed = True
     while changed:
         run.stops.clear()

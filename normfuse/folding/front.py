@@ -107,6 +107,7 @@ class _Walk:
         return node
 
     def plan(self) -> Plan | Stop:
+        """What is to be done, or a Stop where nothing would be gained."""
         steps = tuple(self.steps)
         if not self.leaves:
             return Stop("no-linear-neighbour")

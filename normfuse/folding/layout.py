@@ -119,6 +119,31 @@ def _resize(facts: Facts, node: ir.Node, at: ir.Value, affine: Affine, back: boo
     return _spatial(facts, node, at, affine, back)
 
 
+def _shuffle(facts: Facts, node: ir.Node, at: ir.Value, affine: Affine, back: bool) -> Moved | Stop:
+    """DepthToSpace and SpaceToDepth: what is a block of pixels on one side is channels on the other."""
+    _, there = _ends(node, back)
+    block = node.attributes.get_int("blocksize", 1) ** 2
+    if affine.varies() - {1}:
+        return Stop("not-per-channel", f"the affine varies along what {_name(node)} moves", reached=True)
+    # SpaceToDepth puts the blocks before the channels, as DepthToSpace does in its mode DCR
+    last = node.op_type == "DepthToSpace" and node.attributes.get_string("mode", "DCR") == "CRD"
+    deep_to_wide = (node.op_type == "DepthToSpace") != back
+
+    def moved(array: Array) -> Array | None:
+        flat = array.reshape(-1)
+        if flat.size == 1:
+            return array
+        if not deep_to_wide:
+            return (np.repeat(flat, block) if last else np.tile(flat, block)).reshape(1, -1, 1, 1)
+        parts = flat.reshape(-1, block).T if last else flat.reshape(block, -1)
+        return parts[0].reshape(1, -1, 1, 1) if bool((parts == parts[0]).all()) else None
+
+    result = affine.each(moved)
+    if result is None:
+        return Stop("not-per-channel", f"{_name(node)} makes pixels of channels that differ", reached=True)
+    return [(there, result)]
+
+
 def _spatial(facts: Facts, node: ir.Node, at: ir.Value, affine: Affine, back: bool) -> Moved | Stop:
     """Operators that work on axes 2 and up and leave batch and channel where they are."""
     here, there = _ends(node, back)
@@ -254,6 +279,8 @@ _TABLE: dict[str, Callable[[Facts, ir.Node, ir.Value, Affine, bool], Moved | Sto
     "Resize": _resize,
     "Upsample": _resize,
     "ReduceMean": _reduce_mean,
+    "DepthToSpace": _shuffle,
+    "SpaceToDepth": _shuffle,
     "Concat": _concat,
     "Split": _split,
 }

@@ -42,10 +42,11 @@ class Side:
 
     def refuse(self, affine: Affine) -> Stop | None:
         """Why `affine` does not vary along these channels alone, or None when that is so."""
-        outside = affine.varies() - set(self.axes)
         if affine.rank != self.rank:
             return Stop("unknown-shape", f"rank {affine.rank} where {self.rank} was expected", reached=True)
-        if not outside:
+        sizes = dict(zip(self.axes, self.sizes, strict=True))
+        seen = zip(affine.scale.shape, affine.shift.shape, strict=True)
+        if all({a, b} <= {1, sizes.get(axis, 1)} for axis, (a, b) in enumerate(seen)):
             return None
         along = ", ".join(str(axis) for axis in sorted(affine.varies()))
         where = f"it varies along axis {along}, the channels are axis {', '.join(map(str, self.axes))}"
@@ -281,7 +282,9 @@ def _einsum(facts: Facts, node: ir.Node) -> Linear | Stop:
     if data is None or any(len(set(term)) != len(term) for term in (letters, of_data, result)):
         return Stop("no-linear-neighbour", f"Einsum {equation!r} takes a diagonal")
     inner, outer = (_letters(letters, shape, term) for term in (of_data, result))
-    alone = [letter for letter in of_data if letter not in letters and letter not in result]
+    # A weight of size 1 may be repeated along its letter, so a shift would be summed more than once.
+    repeats = [k for k, size in zip(letters, shape, strict=True) if size == 1 and k in of_data]
+    alone = [letter for letter in of_data if letter not in letters and letter not in result] + repeats
     return Linear(
         node, data, index, shape, inner, outer,
         rigid=f"the Einsum sums over {alone[0]!r} of its data alone" if alone else "",

@@ -25,11 +25,16 @@ from normfuse.graph.facts import Facts
 
 BLOCK = 1 << 22
 """Elements that are scaled at a time: float64 copies of large weights would not fit in memory."""
-SAFE_HALF_SHIFT = 1024.0
-"""The largest shift in an Add of its own behind a half-precision MatMul.
+MAX_HALF_BIAS = 1024.0
+"""The largest new bias in float16.
 
-What is stored before the Add may overflow where the sum does not; with a shift this small it cannot, short of
-the last hundredth of the range.
+Where a runtime adds the bias in a step of its own, the sum before it may overflow although the result does
+not. With a bias this small it cannot, short of the last hundredth of the range.
+"""
+MAX_HALF_PASSED_ON = 16.0
+"""The largest shift that is passed on through half-precision weights.
+
+It is rounded as it is, whereas the values that it is added to are small: they were normalized.
 """
 
 
@@ -109,10 +114,20 @@ def _bias(facts: Facts, leaf: Leaf) -> Array | Stop | None:
         channel = int(np.argmin(finite))
         return Stop("fold-overflow", f"channel {channel}: the bias {spread.reshape(-1)[channel]:g} "
                     f"does not fit {dtype.name.lower()}", reached=True)  # fmt: skip
-    largest = float(np.abs(spread).max())
-    if leaf.adds and dtype.itemsize == 2 and largest > SAFE_HALF_SHIFT:
-        return Stop("fold-overflow", f"the sum before the bias {largest:g} may overflow", reached=True)
-    return rounded
+    too_large = _too_large(leaf, before, spread, dtype)
+    return rounded if too_large is None else too_large
+
+
+def _too_large(leaf: Leaf, before: Array, bias: Array, dtype: ir.DataType) -> Stop | None:
+    """Why a bias that half precision can hold is too large for it all the same, or None."""
+    if dtype.itemsize != 2:
+        return None
+    largest, known = float(np.abs(bias).max()), float(np.abs(before).max())
+    if dtype == ir.DataType.FLOAT16 and largest > max(MAX_HALF_BIAS, known):
+        return Stop("fold-overflow", f"the sum before a bias of {largest:g} may overflow", reached=True)
+    if not leaf.behind and largest > max(MAX_HALF_PASSED_ON, known):
+        return Stop("precision", f"the bias would become {largest:g}, and be rounded as that", reached=True)
+    return None
 
 
 def _old_bias(facts: Facts, leaf: Leaf) -> Array | Stop | None:

@@ -50,6 +50,9 @@ class Constants:
     def __init__(self, model: ir.Model, shapes: Shapes) -> None:
         self._shapes = shapes
         self._overridable_inputs = model.ir_version >= 4 if model.ir_version is not None else True
+        self._any_overridable = self._overridable_inputs and any(
+            value.is_graph_input() for value in model.graph.initializers.values()
+        )
         self._opset = model.opset_imports.get("", 1)
         self._known: dict[ir.Value, np.ndarray[Any, Any] | None] = {}
 
@@ -59,7 +62,7 @@ class Constants:
 
     def depends_on_overridable(self, value: ir.Value | None, depth: int = 0) -> bool:
         """Whether `value` would be constant but for an initializer that a caller may override."""
-        if value is None or depth > MAX_CHAIN:
+        if value is None or depth > MAX_CHAIN or not self._any_overridable:
             return False
         if self.is_overridable(value):
             return True

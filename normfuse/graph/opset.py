@@ -40,6 +40,7 @@ def raised(model: ir.Model, version: int, *, allow_insertions: bool) -> ir.Model
         return None
     if _interface(copy) != _interface(model):
         return None
+    _restore_interface(copy, model)
     _restore_metadata(copy, model)
     return copy
 
@@ -50,8 +51,18 @@ def _operators(model: ir.Model) -> Counter[tuple[str, str]]:
     return Counter((n.domain, n.op_type) for n in nodes)
 
 
-def _interface(model: ir.Model) -> list[str]:
-    return [f"{v.name}: {v.type}{v.shape}" for v in (*model.graph.inputs, *model.graph.outputs)]
+def _interface(model: ir.Model) -> list[str | None]:
+    return [v.name for v in (*model.graph.inputs, *model.graph.outputs)]
+
+
+def _restore_interface(copy: ir.Model, model: ir.Model) -> None:
+    """Put the declared types back: the converter writes what it infers over them."""
+    pairs = zip(
+        (*copy.graph.inputs, *copy.graph.outputs), (*model.graph.inputs, *model.graph.outputs), strict=True
+    )
+    for new, old in pairs:
+        new.type, new.shape, new.doc_string = old.type, old.shape, old.doc_string
+        new.metadata_props.update(old.metadata_props)
 
 
 def _restore_metadata(copy: ir.Model, model: ir.Model) -> None:

@@ -147,15 +147,21 @@ def _collect(values: list[ir.Value]) -> Shapes:
     for value in values:
         if value.shape is not None:
             dims = (d if isinstance(d, int) else d.value for d in value.shape)
-            shapes.set(value, (f"anonymous_{next(anonymous)}" if d is None else d for d in dims), value.dtype)
+            named = (f"anonymous_{next(anonymous)}" if d is None else _plain(d) for d in dims)
+            shapes.set(value, named, value.dtype)
         elif value.dtype is not None:
             shapes._dtypes[value] = value.dtype
         known = value.metadata_props.get(onnx_shape_inference.SYM_DATA_KEY)
         if known is not None:
             elements = json.loads(known)
             if isinstance(elements, list) and all(isinstance(e, int | str) for e in elements):
-                shapes._integers[value] = tuple(elements)
+                shapes._integers[value] = tuple(_plain(e) for e in elements)
     return shapes
+
+
+def _plain(dim: Dim) -> Dim:
+    """A symbolic expression that turned out to be a number, as that number."""
+    return int(dim) if isinstance(dim, str) and dim.isdecimal() else dim
 
 
 def _infer_with_onnx(model: ir.Model, values: list[ir.Value]) -> None:

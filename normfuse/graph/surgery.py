@@ -222,3 +222,18 @@ def insert_behind(facts: Facts, value: ir.Value, node: ir.Node, wish: str) -> No
         node.replace_input_with(k, value)
     value.shape, value.type = output.shape, output.type
     rename(facts, value, wish)
+
+
+def become_constant(facts: Facts, old: ir.Value, array: np.ndarray[Any, Any]) -> int:
+    """Let an initializer of the same name stand wherever the computed value `old` stood.
+
+    Returns how many nodes were removed. `old` must not be an output of its graph.
+    """
+    producer = old.producer()
+    if producer is None or old.is_graph_output():
+        raise ValueError(f"{old.name!r} is not computed by a node, or is an output")
+    name, old.name = old.name, None
+    new = add_constant(facts, array, f"{name}/constant")
+    old.replace_all_uses_with(new)
+    new.name = name
+    return remove_dead(facts, [producer])

@@ -1,4 +1,4 @@
-"""Is it a sound ONNX graph? Names are defined once, before they are read, and everywhere they are read.
+"""Is it a sound ONNX graph? Names are defined once, before they are read, and nodes are what they may be.
 
 Done on the message itself, before a graph is built from it: what fails here names the file and the node.
 Linear in the size of the model.
@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 import onnx
 
 from normfuse.errors import InputError
+from normfuse.model_io.schemas import InvalidNode, check_node, opset_versions
 from normfuse.model_io.tensors import check_tensor, tensors_of, tensors_of_nodes
 
 _GRAPH, _GRAPHS = onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS
@@ -23,7 +24,7 @@ def validate(proto: onnx.ModelProto, where: str) -> None:
     domains = {opset.domain for opset in proto.opset_import}
     if not domains & {"", "ai.onnx"} and any(node.domain in ("", "ai.onnx") for node in proto.graph.node):
         raise InputError(f"{where}: the model does not say which version of the ONNX operators it uses")
-    _Scope(where, [], "the graph").graph(proto.graph)
+    _Scope(where, [], "the graph", opset_versions(proto.opset_import, where)).graph(proto.graph)
     for function in proto.functions:
         _function(function, where)
     _no_recursion(proto.functions, where)
@@ -39,8 +40,8 @@ def describe(node: onnx.NodeProto) -> str:
 class _Scope:
     """The names of one graph, on top of those of the graphs around it."""
 
-    def __init__(self, where: str, outer: Sequence[set[str]], title: str) -> None:
-        self.where, self.title = where, title
+    def __init__(self, where: str, outer: Sequence[set[str]], title: str, opsets: dict[str, int]) -> None:
+        self.where, self.title, self.opsets = where, title, opsets
         self.names: set[str] = set()
         self.outer = outer
 
@@ -93,6 +94,10 @@ class _Scope:
         for node in nodes:
             for text in (node.op_type, node.domain, node.name, *node.output):
                 self._text(text, "a node")
+            try:
+                check_node(node, self.opsets)
+            except InvalidNode as error:
+                raise InputError(f"{self.where}: {describe(node)} {error}") from None
             for name in node.input:
                 if name and name not in self.names and not self._outside(name):
                     raise self._undefined(node, name, nodes)
@@ -115,7 +120,7 @@ class _Scope:
             return
         for graph in inner:
             title = f"the {attribute.name} of {describe(node)}"
-            _Scope(self.where, [*self.outer, self.names], title).graph(graph)
+            _Scope(self.where, [*self.outer, self.names], title, self.opsets).graph(graph)
 
     def _text(self, name: object, of: str) -> None:
         if not isinstance(name, str):  # protobuf hands out bytes where they are no UTF-8
@@ -157,7 +162,8 @@ def _repeated(names: Sequence[str]) -> str:
 
 
 def _function(function: onnx.FunctionProto, where: str) -> None:
-    _Scope(where, [], f"the function {function.domain}.{function.name}").function(function)
+    opsets = opset_versions(function.opset_import, where)
+    _Scope(where, [], f"the function {function.domain}.{function.name}", opsets).function(function)
 
 
 def _no_recursion(functions: Sequence[onnx.FunctionProto], where: str) -> None:

@@ -40,7 +40,7 @@ def classify(facts: Facts, found: Walk, value: ir.Value, form: Form) -> Norm | R
     if view is None:
         return Rejection(form.kind, "unknown-shape", f"{value.name!r} may not have the shape of the input")
     nodes = spelled_nodes(found, value, tensor)
-    objected = objection(found, value, form, nodes)
+    objected = objection(facts, found, value, form, nodes)
     if objected is not None:
         return Rejection(form.kind, *objected)
     placed = place(found.frame, view, form)

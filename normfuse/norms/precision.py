@@ -1,8 +1,10 @@
 """Whether a fused operator would round a normalization more often, or more coarsely, than the model does.
 
-- x and y have one type, and scale and bias are stored in it without a further rounding where it is a half;
+- x and y have one type; where it is a half, scale and bias are stored in it without a rounding, or are
+  made of constants that were (a Bessel factor moved into gamma rounds it once, and saves the roundings
+  between the operators);
 - what is computed in float64 on float32 tensors stays so;
-- epsilon is a float32 attribute: it must be finite, not vanish, and in float64 be exactly that number;
+- epsilon is a float32 attribute: it must be finite, not vanish, and in float64 be that number to 2^-40;
 - (sigma + e) needs an epsilon beside the variance so small that sigma + e does not see it.
 """
 
@@ -11,15 +13,18 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from normfuse.algebra.polynomial import TOLERANCE, Coefficient
-from normfuse.algebra.walk import Walk
+from normfuse.algebra.polynomial import TOLERANCE, Array, Coefficient
+from normfuse.algebra.walk import FLOATS, Walk
+from normfuse.graph.facts import Facts
 from normfuse.norms.forms import Form
 
 _HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 _SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 
 
-def objection(found: Walk, value: ir.Value, form: Form, nodes: tuple[ir.Node, ...]) -> tuple[str, str] | None:
+def objection(
+    facts: Facts, found: Walk, value: ir.Value, form: Form, nodes: tuple[ir.Node, ...]
+) -> tuple[str, str] | None:
     """A reason code and what was found, or None when the form can be said as precisely as the model does."""
     dtype, result = found.frame.dtype, found.traced[value].dtype
     if result != dtype:
@@ -27,7 +32,7 @@ def objection(found: Walk, value: ir.Value, form: Form, nodes: tuple[ir.Node, ..
     inner = {found.traced[n.outputs[0]].dtype for n in nodes}
     if dtype == ir.DataType.FLOAT and ir.DataType.DOUBLE in inner:
         return "precision", "it is computed in float64"
-    return _of_epsilon(dtype, form) or _of_affine(dtype, form)
+    return _of_epsilon(dtype, form) or _of_affine(dtype, form, _constants(facts, found, nodes))
 
 
 def _of_epsilon(dtype: ir.DataType, form: Form) -> tuple[str, str] | None:
@@ -35,7 +40,7 @@ def _of_epsilon(dtype: ir.DataType, form: Form) -> tuple[str, str] | None:
         stored = float(np.float32(form.epsilon))
     if not np.isfinite(stored) or (form.epsilon and not stored > 0):
         return "epsilon-not-representable", f"epsilon {form.epsilon:g} is {stored:g} in float32"
-    if dtype == ir.DataType.DOUBLE and stored != form.epsilon:
+    if dtype == ir.DataType.DOUBLE and abs(stored - form.epsilon) > TOLERANCE * form.epsilon:
         return "epsilon-not-representable", f"epsilon {form.epsilon!r} is no float32"
     if not form.deviation_epsilon:
         return None
@@ -54,16 +59,29 @@ def tiny_epsilon(deviation_epsilon: float) -> float:
     return (deviation_epsilon * 2.0**-26) ** 2
 
 
-def _of_affine(dtype: ir.DataType, form: Form) -> tuple[str, str] | None:
+def _constants(facts: Facts, found: Walk, nodes: tuple[ir.Node, ...]) -> list[Array]:
+    """The constant tensors, of more than one element, that a site reads."""
+    operands = (v for n in nodes for v in n.inputs if v is not None and v not in found.traced)
+    arrays = (facts.constants.get(v) for v in operands if facts.shapes.dtype(v) in FLOATS)
+    return [a for a in arrays if a is not None and a.size > 1]
+
+
+def _of_affine(dtype: ir.DataType, form: Form, constants: list[Array]) -> tuple[str, str] | None:
     for coefficient in (form.scale, form.bias):
         values = np.asarray(coefficient, dtype=np.float64)
         with np.errstate(over="ignore", under="ignore"):
             stored = values.astype(dtype.numpy()).astype(np.float64)
         if not np.all(np.isfinite(stored)):
             return "precision", f"scale or bias would overflow {dtype.name}"
-        if dtype in _HALF and not _agree(stored, values):
+        if dtype in _HALF and not _agree(stored, values) and not all(_fits(a, dtype) for a in constants):
             return "precision", f"scale or bias would be rounded to {dtype.name}"
     return None
+
+
+def _fits(array: Array, dtype: ir.DataType) -> bool:
+    values = np.asarray(array, dtype=np.float64)
+    with np.errstate(over="ignore", under="ignore"):
+        return _agree(values.astype(dtype.numpy()).astype(np.float64), values)
 
 
 def _agree(stored: Coefficient, values: Coefficient) -> bool:

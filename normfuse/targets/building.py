@@ -85,7 +85,9 @@ class Builder:
     ) -> ir.Value:
         """Scale or bias as a constant of shape `sizes`, in the norm's type; the model's own if it is that."""
         with np.errstate(over="ignore"):
-            array = self.norm.parameter(coefficient, axes, sizes).astype(self.norm.dtype.numpy())
+            array = np.ascontiguousarray(
+                self.norm.parameter(coefficient, axes, sizes).astype(self.norm.dtype.numpy())
+            )
         known = self._existing(array)
         return known if known is not None else add_constant(self.facts, array, f"{self.stem}/{wish}")
 

@@ -26,7 +26,9 @@ def operator(opset: int, norm: Norm, target: Target) -> str | None:
     modern = opset >= RMS_NORM_OPSET and has_kernel("RMSNormalization", target.runtimes, norm.dtype)
     if modern and not (norm.deviation_epsilon and own):
         return "RMSNormalization"
-    return "SimplifiedLayerNormalization" if own else None
+    if own:
+        return "SimplifiedLayerNormalization"
+    return "RMSNormalization" if opset >= RMS_NORM_OPSET else None
 
 
 def build(builder: Builder, operator: str) -> ir.Value:

@@ -21,9 +21,30 @@ OPSET = 17
 CONSTANTS = (-1.5, 0.5, 2.0, 1e-3, 3.0)
 EXPONENTS = (2.0, 0.5, -0.5, -1.0, 3.0, -2.0, 1.0)
 VIEWS = (
-    (2, 12), (6, 4), (2, 3, 2, 2), (24,), (4, 6), (3, 8), (2, 2, 6), (1, 24), (4, 3, 2), (12, 1, 2), (2, 1, 3, 4), (8, 3),
-    (9,), (3, 3, 1), (2, 6), (4, 4), (16,), (2, 8), (8, 2), (3, 2), (6,), (2, 2), (4,),
-)  # fmt: skip
+    (2, 12),
+    (6, 4),
+    (2, 3, 2, 2),
+    (24,),
+    (4, 6),
+    (3, 8),
+    (2, 2, 6),
+    (1, 24),
+    (4, 3, 2),
+    (12, 1, 2),
+    (2, 1, 3, 4),
+    (8, 3),
+    (9,),
+    (3, 3, 1),
+    (2, 6),
+    (4, 4),
+    (16,),
+    (2, 8),
+    (8, 2),
+    (3, 2),
+    (6,),
+    (2, 2),
+    (4,),
+)
 SHAPES = ((2, 3, 4), (3, 3), (4,), (2, 1, 3), (3, 1), (1, 2, 2), (1, 1), (2, 2, 2, 2))
 
 
@@ -58,12 +79,15 @@ class Chain:
 
     def model(self) -> onnx.ModelProto:
         """The model, every value an output."""
+
         def info(name: str) -> onnx.ValueInfoProto:
             return helper.make_tensor_value_info(name, TensorProto.DOUBLE, self.shapes[name])
 
         inner = [n for n in self.shapes if n not in ("x", "z")]
         tensors = [numpy_helper.from_array(a, n) for n, a in self.initializers.items()]
-        graph = helper.make_graph(self.nodes, "chain", [info("x"), info("z")], [info(n) for n in inner], tensors)
+        graph = helper.make_graph(
+            self.nodes, "chain", [info("x"), info("z")], [info(n) for n in inner], tensors
+        )
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
 
 
@@ -94,8 +118,8 @@ def _with_constant(op_type: str) -> Callable[[Chain, int, int, int], None]:
     def step(chain: Chain, a: int, b: int, c: int) -> None:
         x = chain.pick(a)
         shape = chain.shapes[x]
-        options = [(), (1,), shape[-1:], (1,) * max(len(shape) - 1, 0) + shape[-1:], shape[:1] + (1,) * (len(shape) - 1),
-                   chain.shape[-1:]]  # fmt: skip
+        row, column = (1,) * max(len(shape) - 1, 0) + shape[-1:], shape[:1] + (1,) * (len(shape) - 1)
+        options = [(), (1,), shape[-1:], row, column, chain.shape[-1:]]
         wanted = options[c % len(options)]
         size = int(np.prod(wanted))
         array = np.array([CONSTANTS[(b + k) % len(CONSTANTS)] for k in range(size)]).reshape(wanted)
@@ -226,7 +250,9 @@ def _fused(op_type: str) -> Callable[[Chain, int, int, int], None]:
         if len(shape) < least:
             return
         channels = shape[-1:] if least == 1 else shape[1:2]
-        scale, bias, mean = (chain.constant([CONSTANTS[(b + i + k) % 5] for k in range(channels[0])]) for i in range(3))
+        scale, bias, mean = (
+            chain.constant([CONSTANTS[(b + i + k) % 5] for k in range(channels[0])]) for i in range(3)
+        )
         operands = {
             "LayerNormalization": [x, scale, bias],
             "RMSNormalization": [x, scale],
@@ -241,7 +267,13 @@ STEPS: tuple[Callable[[Chain, int, int, int], None], ...] = (
     *(_binary(op) for op in ("Add", "Sub", "Mul", "Mul", "Div", "Div")),
     *(_with_constant(op) for op in ("Add", "Sub", "Mul", "Div")),
     *(_unary(op) for op in ("Neg", "Sqrt", "Reciprocal", "Abs", "Identity", "Relu")),
-    *(_reduce(op) for op in ("ReduceMean", "ReduceMean", "ReduceSum", "ReduceSumSquare", "ReduceL2", "ReduceL1")),
+    *(
+        _reduce(op)
+        for op in ("ReduceMean", "ReduceMean", "ReduceSum", "ReduceSumSquare", "ReduceL2", "ReduceL1")
+    ),
     *(_pow, _pow, _max, _unsqueeze, _reshape, _view, _view, _count, _expand, _transpose),
-    *(_fused(op) for op in ("LayerNormalization", "RMSNormalization", "InstanceNormalization", "BatchNormalization")),
+    *(
+        _fused(op)
+        for op in ("LayerNormalization", "RMSNormalization", "InstanceNormalization", "BatchNormalization")
+    ),
 )

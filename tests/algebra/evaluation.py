@@ -1,4 +1,4 @@
-"""What a polynomial is worth: its atoms evaluated in float64, to be held against what ONNX's operators compute."""
+"""What a polynomial is worth: its atoms evaluated in float64, against what ONNX's operators compute."""
 
 from __future__ import annotations
 

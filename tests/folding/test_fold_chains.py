@@ -96,7 +96,9 @@ def test_weight_standardization_is_a_constant() -> None:
     )
     done = folded(model)
     assert done.operators == {"Reshape": 1, "Conv": 1}
+    assert [(r.operator, r.output) for r in done.records] == [("Constant", "n")]
     assert done.reasons == []
+    assert folded(model, skip=["n"]).operators == {"Reshape": 2, "BatchNormalization": 1, "Conv": 1}
     assert_agree(model, done.model)
 
 

@@ -160,6 +160,17 @@ def test_an_einsum_takes_in_what_it_sums_over() -> None:
     assert_folds(model, Einsum=1, Add=1)
 
 
+def test_a_shift_that_an_einsum_repeats_is_left() -> None:
+    model = built(
+        'n = Mul(x, s) m = Add(n, s) y = Einsum<equation="bf,fo->bo">(m, w)',
+        x="float[2,4]",
+        out="float[2,5]",
+        w=normal(1, 5),
+        s=np.float32(0.5),
+    )
+    assert_left(model)
+
+
 def test_a_shift_that_an_einsum_sums_more_than_once_is_left() -> None:
     model = built(
         'n = BN(x, *n) y = Einsum<equation="bfs,fo->bo">(n, w)',

@@ -163,6 +163,27 @@ def test_features_of_a_flattened_image_are_not_its_channels(affine: str) -> None
     assert_left(model, *(["not-per-channel"] if "BN" in affine else []))
 
 
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+def test_pixels_that_were_channels_share_a_norm(mode: str) -> None:
+    body = f'c = Conv(x, w) d = DepthToSpace<blocksize=2, mode="{mode}">(c) y = BN(d, *n)'
+    weights = {"w": normal(12, 4, 3, 3)}
+    model = built(body, x="float[2,4,9,9]", out="float[2,3,14,14]", **weights, **norm("n", 3))
+    assert_folds(model, Conv=1, DepthToSpace=1)
+
+
+@pytest.mark.parametrize("mode", ["DCR", "CRD"])
+def test_channels_that_become_pixels_of_one_are_told_apart(mode: str) -> None:
+    body = f'n = BN(x, *n) d = DepthToSpace<blocksize=2, mode="{mode}">(n) y = Conv(d, w)'
+    model = built(body, x="float[2,8,3,3]", out="float[2,5,6,6]", w=normal(5, 2, 1, 1), **norm("n", 8))
+    assert_left(model, "not-per-channel")
+
+
+def test_channels_of_pixels_share_the_norm_in_front() -> None:
+    body = "n = BN(x, *n) d = SpaceToDepth<blocksize=2>(n) y = Conv(d, w)"
+    model = built(body, x="float[2,2,6,6]", out="float[2,5,3,3]", w=normal(5, 8, 1, 1), **norm("n", 2))
+    assert_folds(model, SpaceToDepth=1, Conv=1)
+
+
 def test_a_concat_of_convs_sends_each_its_share() -> None:
     body = "a = Conv(x, w) b = Conv(x, v) r = MaxPool<kernel_shape=[1,1]>(b) c = Concat<axis=1>(a, r) "
     parameters = norm("n", 10)

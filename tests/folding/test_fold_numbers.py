@@ -129,6 +129,20 @@ def test_an_affine_that_stays_in_the_wider_type_is_left() -> None:
     assert folded(model).reasons == ["precision"]
 
 
+def test_a_large_shift_is_not_passed_on_in_half_precision() -> None:
+    """The rounding of the bias would be as large as the output."""
+    for mean, reasons in ((1.0, []), (50.0, ["precision"])):
+        parameters = norm("n", 4, HALF) | {"n_mean": np.full(4, mean, HALF)}
+        model = built(
+            "n = BN(x, *n) y = Conv(n, w)",
+            x="float16[1,4,9,9]",
+            out="float16[1,6,7,7]",
+            w=normal(6, 4, 3, 3, dtype=HALF),
+            **parameters,
+        )
+        assert folded(model).reasons == reasons
+
+
 def test_double_precision_is_kept() -> None:
     model = built(
         "m = MatMul(x, w) y = BN(m, *n)",

@@ -49,7 +49,9 @@ def test_every_numeric_form_of_constant_is_read(form):
     np.testing.assert_array_equal(found, np.array(expected, dtype))
 
 
-@pytest.mark.parametrize("text", ['c = Constant<value_string="a">()', 'c = Constant<value_strings=["a", "b"]>()'])
+@pytest.mark.parametrize(
+    "text", ['c = Constant<value_string="a">()', 'c = Constant<value_strings=["a", "b"]>()']
+)
 def test_strings_are_no_numbers(text):
     assert constant(text) is None
 
@@ -81,7 +83,8 @@ def test_a_chain_that_is_too_long_is_not_followed():
 
 def test_an_operator_that_refuses_its_operands_is_no_error():
     proto = parser.parse_model(
-        '<ir_version: 8, opset_import: ["": 17]> g (float[3] x) => (float[3] y) { c = Reshape(a, s) y = Identity(x) }'
+        '<ir_version: 8, opset_import: ["": 17]> g (float[3] x) => (float[3] y) '
+        "{ c = Reshape(a, s) y = Identity(x) }"
     )
     proto.graph.initializer.extend(
         [numpy_helper.from_array(f32(1, 2, 3), "a"), numpy_helper.from_array(np.array([2, 2]), "s")]
@@ -98,8 +101,11 @@ def test_a_constant_that_would_be_huge_is_not_made():
 def test_chains_round_in_the_type_that_the_model_states(dtype):
     weight = np.array([0.001, 0.3, -0.7], dtype)
     one = np.array(1, dtype)
-    proto = model("n = Add(w, one) c = Cast<to=1>(n) d = Cast<to=1>(w) e = Add(d, onef) y = Identity(x)",
-                  {"w": weight, "one": one, "onef": f32(1.0)}, x="float[3]")  # fmt: skip
+    proto = model(
+        "n = Add(w, one) c = Cast<to=1>(n) d = Cast<to=1>(w) e = Add(d, onef) y = Identity(x)",
+        {"w": weight, "one": one, "onef": f32(1.0)},
+        x="float[3]",
+    )
     facts, values = facts_of(proto)
     np.testing.assert_array_equal(facts.constants.get(values["c"]), (weight + one).astype(np.float32))
     np.testing.assert_array_equal(facts.constants.get(values["e"]), weight.astype(np.float32) + np.float32(1))
@@ -107,7 +113,14 @@ def test_chains_round_in_the_type_that_the_model_states(dtype):
 
 @pytest.mark.parametrize(("ir_version", "known"), [(3, True), (4, False), (8, False)])
 def test_an_initializer_that_is_an_input_is_constant_only_up_to_ir_3(ir_version, known):
-    proto = model("c = Neg(a) y = Identity(x)", {"a": f32(2.0)}, x="float[3]", opset=8, ir_version=ir_version, overridable=["a"])
+    proto = model(
+        "c = Neg(a) y = Identity(x)",
+        {"a": f32(2.0)},
+        x="float[3]",
+        opset=8,
+        ir_version=ir_version,
+        overridable=["a"],
+    )
     facts, values = facts_of(proto)
     assert facts.constants.is_known(values["a"]) == known
     assert (facts.constants.get(values["c"]) is not None) == known
@@ -123,9 +136,16 @@ def test_what_also_depends_on_a_run_time_value_does_not_depend_on_the_override_a
 
 @pytest.mark.parametrize(
     ("array", "expected"),
-    [(f32(2.0), 2.0), (f32(2, 2, 2), 2.0), (f32(2, 3), None), (np.array(2), 2.0), (np.array([True]), None), (np.zeros(0, np.float32), None)],
+    [
+        (f32(2.0), 2.0),
+        (f32(2, 2, 2), 2.0),
+        (f32(2, 3), None),
+        (np.array(2), 2.0),
+        (np.array([True]), None),
+        (np.zeros(0, np.float32), None),
+    ],
     ids=["scalar", "uniform", "mixed", "integer", "bool", "empty"],
-)  # fmt: skip
+)
 def test_a_scalar_is_a_constant_whose_elements_are_all_the_same(array, expected):
     proto = model("y = Identity(x)", {"c": array}, x="float[3]")
     facts, values = facts_of(proto)

@@ -13,7 +13,9 @@ from normfuse.graph.opset import raised
 NORM = "m = ReduceMean<axes=[-1]>(x) d = Sub(x, m) s = Mul(d, d) v = ReduceMean<axes=[-1]>(s) y = Add(v, d)"
 
 
-def raise_to(proto: onnx.ModelProto, version: int, *, allow_insertions: bool = False) -> onnx.ModelProto | None:
+def raise_to(
+    proto: onnx.ModelProto, version: int, *, allow_insertions: bool = False
+) -> onnx.ModelProto | None:
     higher = raised(ir.from_proto(proto), version, allow_insertions=allow_insertions)
     return None if higher is None else ir.to_proto(higher)
 
@@ -71,15 +73,21 @@ def test_a_conversion_that_inserts_nodes_is_only_taken_where_that_is_allowed():
 
 def test_a_model_with_functions_is_not_raised():
     proto = parser.parse_model(
-        '<ir_version: 8, opset_import: ["": 13, "local": 1]> g (float[3] x) => (float[3] y) { y = local.f(x) } '
+        '<ir_version: 8, opset_import: ["": 13, "local": 1]> '
+        "g (float[3] x) => (float[3] y) { y = local.f(x) } "
         '<domain: "local", opset_import: ["": 13]> f (p) => (q) { q = Neg(p) }'
     )
     assert raise_to(proto, 17) is None
 
 
 def test_an_operator_without_an_adapter_keeps_the_opset():
-    proto = model("y = Upsample<mode=\"nearest\">(x, s)", {"s": f32(1, 1, 2, 2)}, x="float[1,1,2,2]",
-                  outputs="float[1,1,4,4] y", opset=9)  # fmt: skip
+    proto = model(
+        'y = Upsample<mode="nearest">(x, s)',
+        {"s": f32(1, 1, 2, 2)},
+        x="float[1,1,2,2]",
+        outputs="float[1,1,4,4] y",
+        opset=9,
+    )
     higher = raise_to(proto, 17)
     assert higher is None or "Upsample" not in [n.op_type for n in higher.graph.node]
 
@@ -87,9 +95,12 @@ def test_an_operator_without_an_adapter_keeps_the_opset():
 def test_a_body_is_raised_with_its_graph():
     body = NORM.replace("y = ", "p = ")
     proto = model(
-        f"y = If(c) <then_branch = t () => (float[2,6] p) {{ {body} }}, else_branch = e () => (float[2,6] q) {{ q = Neg(x) }}>",
-        x="float[2,6]", c="bool", opset=13,
-    )  # fmt: skip
+        f"y = If(c) <then_branch = t () => (float[2,6] p) {{ {body} }}, else_branch = e () => "
+        f"(float[2,6] q) {{ q = Neg(x) }}>",
+        x="float[2,6]",
+        c="bool",
+        opset=13,
+    )
     higher = raise_to(proto, 18, allow_insertions=True)
     if higher is not None:
         onnx.checker.check_model(higher, full_check=True)

@@ -9,7 +9,14 @@ import pytest
 from small_models import f32, interface, model
 
 from normfuse.graph.facts import Facts
-from normfuse.graph.surgery import add_constant, is_read_by_body, remove_dead, remove_unused_initializer, replace, reroute
+from normfuse.graph.surgery import (
+    add_constant,
+    is_read_by_body,
+    remove_dead,
+    remove_unused_initializer,
+    replace,
+    reroute,
+)
 
 
 def loaded(proto: onnx.ModelProto) -> tuple[Facts, dict[str, ir.Value]]:
@@ -52,7 +59,9 @@ def test_dead_code_of_the_model_itself_stays():
 
 
 def test_producers_with_another_reader_stay():
-    proto = model("a = Neg(x) b = Abs(a) y = Sqrt(b) z = Exp(a)", x="float[4]", outputs="float[4] y, float[4] z")
+    proto = model(
+        "a = Neg(x) b = Abs(a) y = Sqrt(b) z = Exp(a)", x="float[4]", outputs="float[4] y, float[4] z"
+    )
     facts, values = loaded(proto)
     assert swap(facts, values["y"], values["x"]) == 2
     assert sorted(ops(facts)) == ["Exp", "Neg", "Tanh"]
@@ -63,8 +72,10 @@ def test_a_value_that_a_body_reads_stays_and_one_that_is_replaced_is_read_there(
     proto = model(
         "a = Neg(x) b = Abs(a) y = Sqrt(b) z = If(c) <then_branch = t () => (float[4] p) { p = Add(a, y) }, "
         "else_branch = e () => (float[4] q) { q = Neg(y) }>",
-        x="float[4]", c="bool", outputs="float[4] y, float[4] z",
-    )  # fmt: skip
+        x="float[4]",
+        c="bool",
+        outputs="float[4] y, float[4] z",
+    )
     facts, values = loaded(proto)
     swap(facts, values["y"], values["x"])
     assert sorted(ops(facts)) == ["If", "Neg", "Tanh"]
@@ -75,16 +86,21 @@ def test_a_body_that_goes_lets_go_of_what_it_captured():
     proto = model(
         "a = Neg(x) b = If(c) <then_branch = t () => (float[4] p) { p = Abs(a) }, "
         "else_branch = e () => (float[4] q) { q = Exp(a) }> y = Sqrt(b)",
-        x="float[4]", c="bool",
-    )  # fmt: skip
+        x="float[4]",
+        c="bool",
+    )
     facts, values = loaded(proto)
     assert swap(facts, values["y"], values["x"]) == 3
     assert ops(facts) == ["Tanh"]
 
 
 def test_initializers_go_with_their_last_reader():
-    proto = model("a = Add(x, one) y = Mul(a, shared) z = Add(x, shared)", {"one": f32(1.0), "shared": f32(2.0)},
-                  x="float[4]", outputs="float[4] y, float[4] z")  # fmt: skip
+    proto = model(
+        "a = Add(x, one) y = Mul(a, shared) z = Add(x, shared)",
+        {"one": f32(1.0), "shared": f32(2.0)},
+        x="float[4]",
+        outputs="float[4] y, float[4] z",
+    )
     facts, values = loaded(proto)
     swap(facts, values["y"], values["x"])
     assert list(facts.model.graph.initializers) == ["shared"]
@@ -122,8 +138,11 @@ def test_a_new_constant_has_a_name_of_its_own_and_known_facts():
 @pytest.mark.parametrize("output", [True, False])
 def test_an_existing_value_can_take_the_place_of_another(output):
     behind = "" if output else " z = Exp(y)"
-    proto = model("a = Neg(x) b = Abs(x) y = Sqrt(b)" + behind, x="float[4]",
-                  outputs="float[4] y" if output else "float[4] z")  # fmt: skip
+    proto = model(
+        "a = Neg(x) b = Abs(x) y = Sqrt(b)" + behind,
+        x="float[4]",
+        outputs="float[4] y" if output else "float[4] z",
+    )
     facts, values = loaded(proto)
     assert reroute(facts, values["y"], values["a"]) == 2
     assert "Sqrt" not in ops(facts)
@@ -151,8 +170,10 @@ def test_a_capture_is_told_from_a_reader_of_the_same_graph():
     proto = model(
         "a = Neg(x) b = Abs(x) y = If(c) <then_branch = t () => (float[4] p) { p = Add(a, a) }, "
         "else_branch = e () => (float[4] q) { q = Neg(a) }> z = Exp(b)",
-        x="float[4]", c="bool", outputs="float[4] y, float[4] z",
-    )  # fmt: skip
+        x="float[4]",
+        c="bool",
+        outputs="float[4] y, float[4] z",
+    )
     facts, values = loaded(proto)
     assert is_read_by_body(values["a"], facts.model.graph)
     assert not is_read_by_body(values["b"], facts.model.graph)

@@ -2,8 +2,8 @@
 
     max(0, E[x^2] - E[x]^2), a ReduceSum without its axis times 1/N, brought back by Reshape and Expand
 
-The first runs over axis 1 of [N, 512, 256], which is not the last one; the second runs over the last axis, and
-a Slice up to 1000000000 hides its batch.
+The first runs over axis 1 of [N, 512, 256], which is not the last one; the second runs over the last axis,
+and a Slice up to 1000000000 hides its batch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What exporters write: of the normalizations in it, 98 of 100 end as asked, the rest is named, none is wrong.
+"""What exporters write: 98 of 100 normalizations in it end as asked, the rest is named, none is wrong.
 
 `torch_spellings` holds the modules. Both tables of it are read without torch, which takes seconds to import.
 """

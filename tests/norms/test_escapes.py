@@ -1,4 +1,4 @@
-"""Values inside a norm that are used elsewhere keep their producers; a norm is fused while that is less work."""
+"""Values inside a norm that are used elsewhere keep their producers; it is fused while that is less work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ NOT_WORTH_IT = {"v": "float[4,1]", "ve": "float[4,1]", "r": "float[4,1]"}
 
 
 def escaping(value: str, type_: str) -> onnx.ModelProto:
-    return layer_norm(affine=f"k = Mul(n, g) y = Add(k, b) z = Tanh({value})", outputs=f"float[4,6] y, {type_} z")
+    return layer_norm(
+        affine=f"k = Mul(n, g) y = Add(k, b) z = Tanh({value})", outputs=f"float[4,6] y, {type_} z"
+    )
 
 
 @pytest.mark.parametrize("value", FUSED_ANYWAY)
@@ -38,7 +40,8 @@ def test_a_statistic_that_is_needed_keeps_the_norm(value):
 def test_a_body_that_captures_a_value_is_a_consumer(value):
     type_ = (NOT_WORTH_IT | FUSED_ANYWAY)[value]
     proto = layer_norm(
-        affine=f"k = Mul(n, g) y = Add(k, b) z = If(c) <then_branch = t () => ({type_} p) {{ p = Tanh({value}) }}, "
+        affine=f"k = Mul(n, g) y = Add(k, b) z = If(c) <then_branch = t () => ({type_} p) "
+        f"{{ p = Tanh({value}) }}, "
         f"else_branch = f () => ({type_} q) {{ q = Abs({value}) }}>",
         outputs=f"float[4,6] y, {type_} z",
         inputs={"c": "bool"},
@@ -71,9 +74,11 @@ def test_a_residual_behind_the_norm_stays():
 
 
 STACKED = {
-    "layer_of_layer": "m2 = ReduceMean<axes=[-1]>(k) d2 = Sub(k, m2) s2 = Mul(d2, d2) v2 = ReduceMean<axes=[-1]>(s2) "
+    "layer_of_layer": "m2 = ReduceMean<axes=[-1]>(k) d2 = Sub(k, m2) s2 = Mul(d2, d2) v2 = "
+    "ReduceMean<axes=[-1]>(s2) "
     "ve2 = Add(v2, e) r2 = Sqrt(ve2) y = Div(d2, r2)",
-    "rms_of_layer": "s2 = Mul(k, k) v2 = ReduceMean<axes=[-1]>(s2) ve2 = Add(v2, e) r2 = Sqrt(ve2) y = Div(k, r2)",
+    "rms_of_layer": "s2 = Mul(k, k) v2 = ReduceMean<axes=[-1]>(s2) ve2 = Add(v2, e) r2 = Sqrt(ve2) "
+    "y = Div(k, r2)",
 }
 
 
@@ -88,17 +93,20 @@ def test_a_norm_of_a_norm_is_two_nodes(second):
 
 def test_a_norm_inside_a_body_is_found_there():
     norm = (
-        "m = ReduceMean<axes=[-1]>(x) d = Sub(x, m) s = Mul(d, d) v = ReduceMean<axes=[-1]>(s) ve = Add(v, e) "
+        "m = ReduceMean<axes=[-1]>(x) d = Sub(x, m) s = Mul(d, d) v = ReduceMean<axes=[-1]>(s) ve "
+        "= Add(v, e) "
         "r = Sqrt(ve) p = Div(d, r)"
     )
     for opset in (13, 17):
         for target in ("ort-cpu", "onnx"):
             proto = layer_norm(
-                CONSTANTS, opset=opset, inputs={"c": "bool"},
+                CONSTANTS,
+                opset=opset,
+                inputs={"c": "bool"},
                 **dict.fromkeys(("mean", "centre", "square", "variance", "epsilon", "root"), ""),
                 affine=f"y = If(c) <then_branch = t () => (float[4,6] p) {{ {norm} }}, "
                 "else_branch = f () => (float[4,6] q) { q = Neg(x) }>",
-            )  # fmt: skip
+            )
             result = rewritten(proto, target)
             assert result.operators["LayerNormalization"] == 1
             assert result.operators["Sqrt"] == 0

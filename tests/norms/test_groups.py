@@ -1,4 +1,4 @@
-"""GroupNorm in the forms that exporters write, at static and dynamic sizes; an affine on another axis stays outside."""
+"""GroupNorm as exporters write it, at static and dynamic sizes; an affine on another axis stays outside."""
 
 from __future__ import annotations
 
@@ -7,31 +7,47 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from small_models import Result, assert_agree, f32, model, rewritten, vector
+from small_models import Result, assert_agree, f32, mentioned, model, rewritten, vector
 
 IN = "j = InstanceNormalization<epsilon=0.001>(i, o, z)"
 DECOMPOSED = (
-    "m = ReduceMean<axes=[2]>(i) d = Sub(i, m) s = Mul(d, d) v = ReduceMean<axes=[2]>(s) ve = Add(v, e) r0 = Sqrt(ve) j = Div(d, r0)"
+    "m = ReduceMean<axes=[2]>(i) d = Sub(i, m) s = Mul(d, d) v = ReduceMean<axes=[2]>(s) ve = Add(v, e) "
+    "r0 = Sqrt(ve) j = Div(d, r0)"
 )
 CHANNELS = (8, 1, 1)
+BACK = "h = Shape(x) r = Reshape(j, h)"
+AFFINE = "k = Mul(r, g) y = Add(k, b)"
 
 
-def grouped(core: str = IN, *, view: Any = (0, 4, -1), back: str = "h = Shape(x) r = Reshape(j, h)", x: str = "float[2,8,4,5]",
-            gamma: tuple[int, ...] = CHANNELS, affine: str = "k = Mul(r, g) y = Add(k, b)", ones: Any = None,
-            **options: Any) -> onnx.ModelProto:  # fmt: skip
+def grouped(
+    core: str = IN,
+    *,
+    view: Any = (0, 4, -1),
+    back: str = BACK,
+    x: str = "float[2,8,4,5]",
+    gamma: tuple[int, ...] = CHANNELS,
+    ones: Any = None,
+    **options: Any,
+) -> onnx.ModelProto:
     """A norm on a view in four groups, and the view back."""
     constants = {
-        "c": np.array(view), "o": np.ones(4, np.float32) if ones is None else ones, "z": np.zeros(4, np.float32),
-        "g": vector(*gamma), "b": vector(*gamma, seed=1), "e": f32(1e-3), "t": np.array([2, 8, 4, 5]),
-    }  # fmt: skip
-    body = f"i = Reshape(x, c) {core} {back} {affine}"
-    words = set(body.replace("(", " ").replace(")", " ").replace(",", " ").split())
-    return model(body, {k: v for k, v in constants.items() if k in words}, x=x, **options)
+        "c": np.array(view),
+        "o": np.ones(4, np.float32) if ones is None else ones,
+        "z": np.zeros(4, np.float32),
+        "g": vector(*gamma),
+        "b": vector(*gamma, seed=1),
+        "e": f32(1e-3),
+        "t": np.array([2, 8, 4, 5]),
+    }
+    body = f"i = Reshape(x, c) {core} {back} {AFFINE}"
+    return model(body, mentioned(body, constants), x=x, **options)
 
 
 def as_group(proto: onnx.ModelProto, target: str = "ort-cpu", **sizes: int) -> Result:
     result = rewritten(proto, target)
-    assert [(s.kind, s.status) for s in result.sites if s.kind not in ("Affine", "BatchNorm")] == [("GroupNorm", "fused")]
+    assert [(s.kind, s.status) for s in result.sites if s.kind not in ("Affine", "BatchNorm")] == [
+        ("GroupNorm", "fused")
+    ]
     assert_agree(proto, result.model, sizes=sizes)
     again = rewritten(result.model, target)
     assert not again.fused
@@ -49,7 +65,9 @@ def test_on_cpu_it_stays_on_the_view_with_one_affine(core):
 @pytest.mark.parametrize("core", [IN, DECOMPOSED], ids=["instance", "decomposed"])
 @pytest.mark.parametrize("opset", [17, 21])
 def test_the_standard_has_an_operator_for_it(core, opset):
-    text = core if opset < 18 else core.replace("<axes=[2]>(i)", "(i, two)").replace("<axes=[2]>(s)", "(s, two)")
+    text = (
+        core if opset < 18 else core.replace("<axes=[2]>(i)", "(i, two)").replace("<axes=[2]>(s)", "(s, two)")
+    )
     proto = grouped(text, opset=opset) if "two" not in text else None
     if proto is None:
         return
@@ -97,22 +115,40 @@ def test_an_affine_along_another_axis_is_not_one_of_channels(gamma):
 
 
 def test_a_view_back_to_other_dimensions_is_no_group_norm():
-    proto = grouped(back="r0 = Reshape(j, t) r = Transpose<perm=[0,1,3,2]>(r0)", x="float[2,8,4,5]", outputs="float[2,8,5,4] y")
+    proto = grouped(
+        back="r0 = Reshape(j, t) r = Transpose<perm=[0,1,3,2]>(r0)",
+        x="float[2,8,4,5]",
+        outputs="float[2,8,5,4] y",
+    )
     assert_agree(proto, rewritten(proto).model)
 
 
 def test_channels_last_in_groups_is_not_normalized_by_channels():
-    proto = grouped("p = Transpose<perm=[0,2,1]>(i) q = InstanceNormalization<epsilon=0.001>(p, o, z) j = Transpose<perm=[0,2,1]>(q)",
-                    view=(0, -1, 4))  # fmt: skip
+    core = "p = Transpose<perm=[0,2,1]>(i) q = InstanceNormalization<epsilon=0.001>(p, o, z) "
+    proto = grouped(core + "j = Transpose<perm=[0,2,1]>(q)", view=(0, -1, 4))
     assert_agree(proto, rewritten(proto).model)
 
 
 def test_one_group_and_as_many_as_channels():
     for groups in (1, 8):
-        constants = {"c": np.array([0, groups, -1]), "o": np.ones(groups, np.float32), "z": np.zeros(groups, np.float32),
-                     "g": vector(*CHANNELS), "b": vector(*CHANNELS, seed=1)}  # fmt: skip
-        proto = model(f"i = Reshape(x, c) {IN} h = Shape(x) r = Reshape(j, h) k = Mul(r, g) y = Add(k, b)", constants, x="float[2,8,4,5]")
+        constants = {
+            "c": np.array([0, groups, -1]),
+            "o": np.ones(groups, np.float32),
+            "z": np.zeros(groups, np.float32),
+            "g": vector(*CHANNELS),
+            "b": vector(*CHANNELS, seed=1),
+        }
+        proto = model(
+            f"i = Reshape(x, c) {IN} {BACK} {AFFINE}",
+            constants,
+            x="float[2,8,4,5]",
+        )
         for target in ("ort-cpu", "onnx", "ort"):
             result = rewritten(proto, target)
             assert len(result.fused) <= 1
             assert_agree(proto, result.model)
+
+
+def test_an_empty_batch():
+    core = DECOMPOSED.replace("axes=[2]", "axes=[2,3,4]")
+    as_group(grouped(core, view=(0, 4, 2, 4, 5), x="float[N,8,4,5]"), N=0)

@@ -8,7 +8,18 @@ import onnx
 import pytest
 from onnx import TensorProto
 from small_models import assert_agree, f32, model, rewritten, vector
-from spelled import BETA, CONSTANTS, EPSILON, GAMMA, assert_fused, attributes, fused_nodes, layer_norm, parameters, rms_norm
+from spelled import (
+    BETA,
+    CONSTANTS,
+    EPSILON,
+    GAMMA,
+    assert_fused,
+    attributes,
+    fused_nodes,
+    layer_norm,
+    parameters,
+    rms_norm,
+)
 
 HALF = {"e": np.array(1e-3, np.float16), "g": GAMMA.astype(np.float16), "b": BETA.astype(np.float16)}
 WIDE = {"e": np.array(2.0**-10), "g": GAMMA.astype(np.float64), "b": BETA.astype(np.float64)}
@@ -43,7 +54,9 @@ def test_a_norm_in_double_precision_needs_an_epsilon_that_is_a_float32():
 
 
 def test_a_cast_to_double_beside_the_norm_does_not_matter():
-    proto = layer_norm(affine="k = Mul(n, g) y = Add(k, b) z = Cast<to=11>(x)", outputs="float[4,6] y, double[4,6] z")
+    proto = layer_norm(
+        affine="k = Mul(n, g) y = Add(k, b) z = Cast<to=11>(x)", outputs="float[4,6] y, double[4,6] z"
+    )
     result = rewritten(proto)
     assert result.operators == {"LayerNormalization": 1, "Cast": 1}
     assert_agree(proto, result.model)
@@ -52,14 +65,17 @@ def test_a_cast_to_double_beside_the_norm_does_not_matter():
 def test_a_norm_of_float_computed_in_double_is_left():
     constants = {k: v.astype(np.float64) for k, v in CONSTANTS.items()}
     proto = layer_norm(
-        constants, mean="w = Cast<to=11>(x) m = ReduceMean<axes=[-1]>(w)", centre="d = Sub(w, m)",
+        constants,
+        mean="w = Cast<to=11>(x) m = ReduceMean<axes=[-1]>(w)",
+        centre="d = Sub(w, m)",
         affine="k = Mul(n, g) u = Add(k, b) y = Cast<to=1>(u)",
-    )  # fmt: skip
+    )
     assert_agree(proto, rewritten(proto).model)
 
 
 LLAMA = (
-    "w = Cast<to=1>(x) s = Mul(w, w) v = ReduceMean<axes=[-1]>(s) ve = Add(v, e) r = Sqrt(ve) i = Reciprocal(r) "
+    "w = Cast<to=1>(x) s = Mul(w, w) v = ReduceMean<axes=[-1]>(s) ve = Add(v, e) r = Sqrt(ve) i = "
+    "Reciprocal(r) "
     "n = Mul(w, i) h = Cast<to=10>(n) y = Mul(g, h)"
 )
 GPT_OSS = LLAMA.replace("h = Cast<to=10>(n) y = Mul(g, h)", "k = Mul(g, n) y = Cast<to=10>(k)")
@@ -87,10 +103,12 @@ def test_a_scale_that_half_precision_would_round_is_kept_in_float32():
 
 def test_a_whole_norm_between_casts():
     proto = layer_norm(
-        {"g": HALF["g"].astype(np.float32), "b": HALF["b"].astype(np.float32)}, "float16[4,6]",
-        mean="w = Cast<to=1>(x) m = ReduceMean<axes=[-1]>(w)", centre="d = Sub(w, m)",
+        {"g": HALF["g"].astype(np.float32), "b": HALF["b"].astype(np.float32)},
+        "float16[4,6]",
+        mean="w = Cast<to=1>(x) m = ReduceMean<axes=[-1]>(w)",
+        centre="d = Sub(w, m)",
         affine="k = Mul(n, g) u = Add(k, b) y = Cast<to=10>(u)",
-    )  # fmt: skip
+    )
     result = rewritten(proto)
     assert len(result.fused) == 1
     assert result.operators["Sqrt"] == 0
@@ -132,10 +150,13 @@ def test_a_bfloat16_norm_is_typed_as_one(write):
 
 def test_scale_and_input_never_differ_in_type():
     proto = model(
-        "w = Cast<to=1>(x) m = ReduceMean<axes=[-1]>(w) d = Sub(w, m) s = Mul(d, d) v = ReduceMean<axes=[-1]>(s) "
+        "w = Cast<to=1>(x) m = ReduceMean<axes=[-1]>(w) d = Sub(w, m) s = Mul(d, d) v = "
+        "ReduceMean<axes=[-1]>(s) "
         "ve = Add(v, e) r = Sqrt(ve) n = Div(d, r) k = Mul(n, g) y = Add(k, b)",
-        CONSTANTS | {"g": vector(6, seed=7)}, x="float16[4,6]", outputs="float[4,6] y",
-    )  # fmt: skip
+        CONSTANTS | {"g": vector(6, seed=7)},
+        x="float16[4,6]",
+        outputs="float[4,6] y",
+    )
     result = rewritten(proto)
     assert len(result.fused) == 1
     assert_agree(proto, result.model)

@@ -11,13 +11,16 @@ from small_models import assert_agree, model, operators, rewritten, vector
 WEIGHT = "n = ReduceL2<axes=[1,2,3]>(v) u = Div(v, n) w = Mul(u, g) y = Conv(x, w)"
 CONSTANTS = {"v": vector(4, 3, 1, 1), "g": vector(4, 1, 1, 1, seed=1)}
 STANDARD = (
-    "m = ReduceMean<axes=[1,2,3]>(v) d = Sub(v, m) s = Mul(d, d) t = ReduceMean<axes=[1,2,3]>(s) te = Add(t, e) r = Sqrt(te) "
+    "m = ReduceMean<axes=[1,2,3]>(v) d = Sub(v, m) s = Mul(d, d) t = ReduceMean<axes=[1,2,3]>(s) "
+    "te = Add(t, e) r = Sqrt(te) "
     "w = Div(d, r) y = Conv(x, w)"
 )
 SPECTRAL = "a = MatMul(v2, p) b = Transpose(q) c = MatMul(b, a) w2 = Div(v2, c) y = MatMul(x, w2)"
 
 
-def conv(text: str = WEIGHT, constants: dict[str, np.ndarray] | None = None, **options: object) -> onnx.ModelProto:
+def conv(
+    text: str = WEIGHT, constants: dict[str, np.ndarray] | None = None, **options: object
+) -> onnx.ModelProto:
     return model(text, constants or CONSTANTS, x="float[2,3,5,5]", outputs="float[2,4,5,5] y", **options)  # type: ignore[arg-type]
 
 
@@ -65,7 +68,12 @@ def test_weights_that_callers_may_override_are_not_computed(name):
 
 
 def test_a_weight_with_another_reader_stays_as_well():
-    proto = model(WEIGHT + " z = Conv(x, v)", CONSTANTS, x="float[2,3,5,5]", outputs="float[2,4,5,5] y, float[2,4,5,5] z")
+    proto = model(
+        WEIGHT + " z = Conv(x, v)",
+        CONSTANTS,
+        x="float[2,3,5,5]",
+        outputs="float[2,4,5,5] y, float[2,4,5,5] z",
+    )
     result = rewritten(proto)
     assert result.operators == {"Conv": 2}
     assert_agree(proto, result.model)

@@ -21,14 +21,39 @@ Pick = Callable[[Sequence[Any]], Any]
 Array = np.ndarray[Any, Any]
 
 SHAPES: tuple[tuple[int | str, ...], ...] = (
-    (4, 6), (2, 4, 6), (5, 5), ("B", "S", 6), ("B", 8), (2, 3, 4, 6), (8,), (3, 1, 5), (1, 6, 6), ("N", 6, 6),
-)  # fmt: skip
+    (4, 6),
+    (2, 4, 6),
+    (5, 5),
+    ("B", "S", 6),
+    ("B", 8),
+    (2, 3, 4, 6),
+    (8,),
+    (3, 1, 5),
+    (1, 6, 6),
+    ("N", 6, 6),
+)
 EPSILONS = (1e-5, 1e-3, 0.25, 1e-6)
 FLAWS = (
-    "wrong-axes", "epsilon-outside", "exponent-3", "other-numerator", "keepdims-0", "not-centred", "half-mean",
-    "epsilon-vector", "epsilon-at-run-time", "scale-of-rows", "scale-at-run-time", "wrong-sum", "other-variance",
-    "deviation-used", "norm-used", "deviation-output", "absolute", "square-root-of-root", "scale-expands",
-)  # fmt: skip
+    "wrong-axes",
+    "epsilon-outside",
+    "exponent-3",
+    "other-numerator",
+    "keepdims-0",
+    "not-centred",
+    "half-mean",
+    "epsilon-vector",
+    "epsilon-at-run-time",
+    "scale-of-rows",
+    "scale-at-run-time",
+    "wrong-sum",
+    "other-variance",
+    "deviation-used",
+    "norm-used",
+    "deviation-output",
+    "absolute",
+    "square-root-of-root",
+    "scale-expands",
+)
 
 
 @dataclass
@@ -104,7 +129,9 @@ class Spelled:
         if way == "sum":
             return self.divided(self.reduce("ReduceSum", value, axes), axes)
         if way == "restored":
-            return self.unsqueeze(self.reduce("ReduceMean", value, axes, 0), sorted(a % self.rank for a in axes))
+            return self.unsqueeze(
+                self.reduce("ReduceMean", value, axes, 0), sorted(a % self.rank for a in axes)
+            )
         if way == "steps":
             for axis in axes:
                 value = self.reduce("ReduceMean", value, [axis])
@@ -117,9 +144,13 @@ class Spelled:
         way = self.pick(("div", "mul", "shape"))
         if way == "div" or self.flaw == "wrong-sum":
             return self.add("Div", total, self.constant(self.pick((n, [n]))))
-        if way == "mul" and (self.dtype != TensorProto.FLOAT16 or n & (n - 1) == 0):  # 1/6 is far off in float16
+        if way == "mul" and (
+            self.dtype != TensorProto.FLOAT16 or n & (n - 1) == 0
+        ):  # 1/6 is far off in float16
             return self.either("Mul", total, self.constant(1.0 / n))
-        sizes = self.add("Gather", self.add("Shape", "x"), self.integers([a % self.rank for a in axes]), axis=0)
+        sizes = self.add(
+            "Gather", self.add("Shape", "x"), self.integers([a % self.rank for a in axes]), axis=0
+        )
         number = self.add("Cast", self.add("ReduceProd", sizes, keepdims=self.pick((0, 1))), to=self.dtype)
         return self.add("Div", total, number)
 
@@ -178,14 +209,18 @@ class Spelled:
             return self.either("Add", variance, self.constant(np.linspace(0.1, 1, int(self.shape[-1]))))
         if self.flaw == "epsilon-at-run-time":
             self.inputs["z"] = self.shape
-            return self.either("Add", variance, self.reduce("ReduceMax", self.add("Abs", "z"), range(self.rank)))
+            return self.either(
+                "Add", variance, self.reduce("ReduceMax", self.add("Abs", "z"), range(self.rank))
+            )
         epsilon = 0.25 if self.dtype == TensorProto.DOUBLE else self.pick(EPSILONS)  # that is a float32
         return self.either("Add", variance, self.constant(self.pick((epsilon, [epsilon]))))
 
     def over_root(self, numerator: str, variance: str) -> str:
         """numerator / sqrt(variance)."""
         if self.flaw == "epsilon-outside":
-            return self.add("Div", numerator, self.add("Add", self.add("Sqrt", variance), self.constant(0.25)))
+            return self.add(
+                "Div", numerator, self.add("Add", self.add("Sqrt", variance), self.constant(0.25))
+            )
         if self.flaw == "square-root-of-root":
             return self.add("Div", numerator, self.add("Sqrt", self.add("Sqrt", variance)))
         way = self.pick(("div", "reciprocal", "one-over", "power", "half", "outer-root"))
@@ -210,12 +245,15 @@ class Spelled:
         width = int(self.shape[-1])
         values = np.linspace(-1.5, 2.0, width)
         if self.flaw == "scale-of-rows":
-            return self.either("Mul", normalized, self.constant(np.linspace(0.5, 2, int(self.shape[-2]))[:, None]))
+            return self.either(
+                "Mul", normalized, self.constant(np.linspace(0.5, 2, int(self.shape[-2]))[:, None])
+            )
         if self.flaw == "scale-at-run-time":
             self.inputs["w"] = self.shape[-1:]
             return self.either("Mul", normalized, "w")
         if self.flaw == "scale-expands":
-            return self.either("Mul", normalized, self.constant(np.linspace(0.5, 2, 3 * width).reshape((3, *(1,) * (self.rank - 1), width))))  # fmt: skip
+            larger = np.linspace(0.5, 2, 3 * width).reshape((3, *(1,) * (self.rank - 1), width))
+            return self.either("Mul", normalized, self.constant(larger))
         way = self.pick(("none", "scale", "bias", "both", "bias-first", "one-plus"))
         scale = lambda: self.constant(self.pick((values, values[None], 1.75, [1.75])))  # noqa: E731
         if way == "one-plus":
@@ -261,10 +299,12 @@ class Spelled:
         """The model; of its outputs no more than the rank is declared."""
         rank = self.rank + (self.flaw == "scale-expands")
         inputs = [helper.make_tensor_value_info(n, self.dtype, s) for n, s in self.inputs.items()]
-        outputs = [helper.make_tensor_value_info(n, self.dtype, [f"{n}_{k}" for k in range(rank)]) for n in self.outputs]
+        outputs = [
+            helper.make_tensor_value_info(n, self.dtype, [f"{n}_{k}" for k in range(rank)])
+            for n in self.outputs
+        ]
         graph = helper.make_graph(self.live(), "spelled", inputs, outputs, self.initializers)
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=8)
-
 
     def live(self) -> list[onnx.NodeProto]:
         """The nodes that an output needs."""

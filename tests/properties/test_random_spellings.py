@@ -1,4 +1,4 @@
-"""Norms and near-norms written at random: the result always agrees, and of the true norms hardly one is missed."""
+"""Norms and near-norms written at random: the result always agrees, and hardly a true norm is missed."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -27,13 +28,20 @@ class Drawn:
         return options[self.data.draw(st.integers(0, len(options) - 1))]
 
 
-def checked(spelled: Spelled) -> Result | None:
-    """The rewritten model, which computes the same and in which nothing more is found; None for a model that does not load."""
-    proto = spelled.model()
+def loads(proto: onnx.ModelProto) -> bool:
+    """Whether onnxruntime accepts a model; it has no common base class of its errors."""
     try:
         session(proto)
-    except Exception as error:  # noqa: BLE001  onnxruntime has no common base class of its errors
-        assert spelled.flaw, f"a norm that does not load: {error}"
+    except Exception:
+        return False
+    return True
+
+
+def checked(spelled: Spelled) -> Result | None:
+    """The rewritten model, in which nothing more is found; None for a flaw that makes a model not load."""
+    proto = spelled.model()
+    if not loads(proto):
+        assert spelled.flaw, "a norm that does not load"
         return None
     result = rewritten(proto)
     assert_agree(proto, result.model, tolerance=TOLERANCE[spelled.dtype])

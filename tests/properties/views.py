@@ -1,6 +1,6 @@
-"""A grammar of norms on a view of the channels in groups, and of what may be wrong about the view or the affine.
+"""A grammar of norms on a view of the channels in groups, and of what may be wrong about it.
 
-    x [N, C, H, W] -> view -> norm over its last axes -> affine -> view back -> affine
+x [N, C, H, W] -> view -> norm over its last axes -> affine -> view back -> affine
 """
 
 from __future__ import annotations
@@ -14,9 +14,17 @@ from onnx import TensorProto, helper, numpy_helper
 
 Pick = Callable[[Sequence[Any]], Any]
 SHAPES: tuple[tuple[int | str, ...], ...] = (
-    (2, 4, 4, 4), (2, 4, 3, 5), (1, 8, 2, 2), ("N", 4, 4, 4), (2, 8, 4), (2, 4, 4), ("N", 4, 3), (4, 4, 4, 4), (1, 4, 4, 1),
+    (2, 4, 4, 4),
+    (2, 4, 3, 5),
+    (1, 8, 2, 2),
+    ("N", 4, 4, 4),
+    (2, 8, 4),
+    (2, 4, 4),
+    ("N", 4, 3),
+    (4, 4, 4, 4),
+    (1, 4, 4, 1),
     (2, 4, 2, 2, 2),
-)  # fmt: skip
+)
 
 
 class Viewed:
@@ -51,17 +59,25 @@ class Viewed:
         return self.add("Reshape", value, self.constant(shape, np.int64))
 
     def view(self, groups: int) -> tuple[str, list[int], int]:
-        """x in groups: the value, the sizes behind the first dimension, and how many of them are normalized."""
+        """x in groups: the value, the sizes behind the first dimension, how many of them are normalized."""
         per, length = self.channels // groups, self.channels // groups * int(np.prod(self.spatial))
         batch = [0] if isinstance(self.shape[0], str) else [int(self.shape[0])]
         way = self.pick(("flat", "flat", "split", "rows", "transposed"))
         if way == "split":
-            return self.reshape("x", [*batch, groups, per, *self.spatial]), [groups, per, *self.spatial], len(self.spatial) + 1
+            return (
+                self.reshape("x", [*batch, groups, per, *self.spatial]),
+                [groups, per, *self.spatial],
+                len(self.spatial) + 1,
+            )
         if way == "rows":
             return self.reshape("x", [-1, length]), [length], 1
         if way == "transposed" and len(self.spatial) == 2:
             perm = self.pick(([0, 2, 3, 1], [0, 1, 3, 2]))
-            return self.reshape(self.add("Transpose", "x", perm=perm), [*batch, groups, length]), [groups, length], 1
+            return (
+                self.reshape(self.add("Transpose", "x", perm=perm), [*batch, groups, length]),
+                [groups, length],
+                1,
+            )
         return self.reshape("x", [*batch, groups, self.pick((-1, length))]), [groups, length], 1
 
     def normalized(self, value: str, rank: int, count: int) -> str:
@@ -69,8 +85,10 @@ class Viewed:
         axes = list(range(rank - count, rank))
         if self.pick((True, False)) and rank >= 3 and count == rank - 2:
             channels = self.groups
-            return self.add("InstanceNormalization", value, self.constant(self.pick((np.ones(channels), np.linspace(1, 2, channels)))),
-                            self.constant(self.pick((np.zeros(channels), np.linspace(-1, 2, channels)))), epsilon=0.125)  # fmt: skip
+            scale = self.pick((np.ones(channels), np.linspace(1, 2, channels)))
+            bias = self.pick((np.zeros(channels), np.linspace(-1, 2, channels)))
+            operands = (value, self.constant(scale), self.constant(bias))
+            return self.add("InstanceNormalization", *operands, epsilon=0.125)
         centred = self.pick((True, True, False))
         if centred:
             value = self.add("Sub", value, self.add("ReduceMean", value, axes=axes))
@@ -96,9 +114,15 @@ class Viewed:
         """A scale and a bias along some axes, those of the channels among them."""
         dims = [self.channels, *self.spatial]
         shapes: list[Sequence[int]] = [
-            [self.channels, *[1] * len(self.spatial)], [self.channels, *[1] * len(self.spatial)],
-            [1, self.channels, *[1] * len(self.spatial)], dims[-1:], [*dims[-2:-1], 1], [1], [], dims, [self.groups, 1],
-        ]  # fmt: skip
+            *([self.channels, *[1] * len(self.spatial)],) * 2,
+            [1, self.channels, *[1] * len(self.spatial)],
+            dims[-1:],
+            [*dims[-2:-1], 1],
+            [1],
+            [],
+            dims,
+            [self.groups, 1],
+        ]
         for op_type in self.pick((("Mul", "Add"), ("Mul",), ("Add",), (), ("Mul", "Add"))):
             value = self.add(op_type, value, self.parameter(self.pick(shapes)))
         return value
@@ -117,7 +141,9 @@ class Viewed:
         """The model; of its output no more than the rank is declared."""
         output = self.write()
         inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, self.shape)]
-        graph = helper.make_graph(self.nodes, "viewed", inputs, [onnx.ValueInfoProto(name=output)], self.initializers)
+        graph = helper.make_graph(
+            self.nodes, "viewed", inputs, [onnx.ValueInfoProto(name=output)], self.initializers
+        )
         proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
         inferred = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph.output[0]
         rank = len(inferred.type.tensor_type.shape.dim)

@@ -28,9 +28,11 @@ def single(operator: str, dtype: ir.DataType, opset: int) -> onnx.ModelProto:
     info = [helper.make_tensor_value_info("x", int(dtype), [2, 4, 4])]
     info += [helper.make_tensor_value_info(p, int(dtype), [4]) for p in vectors]
     graph = helper.make_graph(
-        [helper.make_node(operator, ["x", *vectors], ["y"])], "single", info,
+        [helper.make_node(operator, ["x", *vectors], ["y"])],
+        "single",
+        info,
         [helper.make_tensor_value_info("y", int(dtype), [2, 4, 4])],
-    )  # fmt: skip
+    )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 
 

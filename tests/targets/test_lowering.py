@@ -24,9 +24,13 @@ INSTANCE = LAYER.replace("last", "spatial")
 CHANNELS = LAYER.replace("last", "one")
 
 
-def spelled(text: str, dtype: str = "float", opset: int = 17, shape: str = "4,6", **options: Any) -> onnx.ModelProto:
+def spelled(
+    text: str, dtype: str = "float", opset: int = 17, shape: str = "4,6", **options: Any
+) -> onnx.ModelProto:
     """One of the norms above; axes are an attribute below opset 18."""
-    kind = {"double": np.float64, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}.get(dtype, np.float32)
+    kind = {"double": np.float64, "float16": np.float16, "bfloat16": ml_dtypes.bfloat16}.get(
+        dtype, np.float32
+    )
     spatial = "spatial" in text or "one" in text
     sizes = (6, 1, 1) if spatial else (6,)
     constants: dict[str, Any] = {"e": np.array(2.0**-10, kind), "g": vector(*sizes).astype(kind)}
@@ -189,10 +193,13 @@ def test_up_to_ir_3_initializers_are_constants_and_stay_inputs(text):
 def test_two_sites_on_one_input_have_parameters_of_their_own():
     text = LAYER + " h = Mul(n, g2) z = Add(h, b)"
     proto = model(
-        text.replace("ReduceMean(x, last)", "ReduceMean<axes=[-1]>(x)").replace("ReduceMean(s, last)", "ReduceMean<axes=[-1]>(s)"),
+        text.replace("ReduceMean(x, last)", "ReduceMean<axes=[-1]>(x)").replace(
+            "ReduceMean(s, last)", "ReduceMean<axes=[-1]>(s)"
+        ),
         {"e": EPSILON, "g": vector(6), "g2": vector(1, 6, seed=3), "b": vector(6, seed=1)},
-        x="float[4,6]", outputs="float[4,6] y, float[4,6] z",
-    )  # fmt: skip
+        x="float[4,6]",
+        outputs="float[4,6] y, float[4,6] z",
+    )
     result = rewritten(proto)
     assert result.operators == {"LayerNormalization": 2}
     assert_agree(proto, result.model)

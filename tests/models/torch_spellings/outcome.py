@@ -103,15 +103,10 @@ def _judged(spelling: Spelling, operators: tuple[str, ...], report: normfuse.Rep
     )
     if spelling.expectation in MAY_STAY:  # a rewrite is fine too: it was compared
         return ("as-asked", ", ".join(reasons)) if reasons or report.changed else ("missed", "kept silently")
-    residue = _residue(spelling, Counter(operators)) or _outside(spelling, report)
+    residue = _residue(spelling, Counter(operators))
     if not residue:
         return "as-asked", ""
     return ("refused", ", ".join(reasons)) if reasons else ("missed", residue)
-
-
-def _outside(spelling: Spelling, report: normfuse.Report) -> str:
-    """Why an affine that belongs into the operator stands outside of it, where one does."""
-    return ", ".join(s.outside for s in report.sites if s.outside and spelling.expectation == "fuse")
 
 
 def _residue(spelling: Spelling, found: Counter[str]) -> str:
