@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from normfuse.algebra.operators import REDUCTIONS
-from normfuse.folding import fold_all
+from normfuse.folding import fold_all, rejoin
 from normfuse.graph.facts import Facts
 from normfuse.graph.functions import inlined
 from normfuse.graph.opset import raised
-from normfuse.graph.surgery import add_constant, replace, reroute
+from normfuse.graph.surgery import add_constant, remove_orphans, replace, reroute
 from normfuse.norms.candidates import FUSED_NORMS
 from normfuse.norms.find import Findings, find
 from normfuse.norms.norm import Norm
@@ -82,9 +82,10 @@ def _rewrite(model: ir.Model, target: Target, leave: Leave) -> Rewritten:
         found = _find_all(facts)
         done.model = higher
     _fuse(facts, found, target, leave, done)
-    _fold(facts, leave, done)
+    _fold(facts, target, leave, done)
     if target.guards_residuals:
         _guard(facts, leave, done)
+    remove_orphans(facts)
     return done
 
 
@@ -230,25 +231,34 @@ def _left(refusal: Refusal) -> Site:
                 spelling=node.op_type, reason=refusal.reason, detail=refusal.detail)  # fmt: skip
 
 
-def _fold(facts: Facts, leave: Leave, done: Rewritten) -> None:
+def _fold(facts: Facts, target: Target, leave: Leave, done: Rewritten) -> None:
     def excluded(kind: str, anchor: ir.Node, output: str) -> bool:
         return leave(kind, anchor.name or output, output) is not None
 
     folds, refusals = fold_all(facts, excluded)
+    if target.rejoins_affines:
+        folds += rejoin(facts, excluded)
     for fold in folds:
         done.sites.append(
-            Site(kind=fold.kind, status="folded", anchor=fold.anchor, output=fold.output, input=fold.input,
-                 spelling=fold.spelling, operator=fold.operator, nodes_replaced=fold.nodes_replaced,
-                 detail=fold.detail)
-        )  # fmt: skip
+            Site(
+                kind=fold.kind,
+                status="folded",
+                anchor=fold.anchor,
+                output=fold.output,
+                input=fold.input,
+                spelling=fold.spelling,
+                operator=fold.operator,
+                nodes_replaced=fold.nodes_replaced,
+                detail=fold.detail,
+            )
+        )
         done.boundaries.append(Boundary(fold.kind, fold.input, fold.output, fold.anchor))
     for refusal in refusals:
         if refusal.node in done.written:
             continue
         site = _left(refusal)
-        reason = leave(refusal.kind, site.anchor, site.output)
-        if reason == "rolled-back":
-            site = Site(**{**vars(site), "status": "rolled-back", "reason": reason})
+        if leave(refusal.kind, site.anchor, site.output) == "rolled-back":
+            site = dataclasses.replace(site, status="rolled-back", reason="rolled-back")
         done.sites.append(site)
 
 

@@ -75,10 +75,11 @@ class Frame:
         self.dtype = dtype
         self.algebra = Algebra(range(len(sizes)))
         self.reduced: set[int] = set()
+        self._base = self._traced(self.base_view)
 
     def base(self) -> Traced:
         """The base value itself."""
-        return self._traced(self.base_view)
+        return self._base
 
     def source(self) -> Traced | None:
         """The tensor of which the base is a view: the same numbers, in another layout."""

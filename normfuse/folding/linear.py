@@ -185,6 +185,8 @@ def _conv(facts: Facts, node: ir.Node) -> Linear | Stop:
     if isinstance(shape, Stop):
         return shape
     groups = node.attributes.get_int("group", 1)
+    if groups < 1 or shape[0] % groups:
+        return Stop("no-linear-neighbour", f"a Conv cannot have {groups} groups")
     outputs, inputs, kernel = shape[0] // groups, shape[1], shape[2:]
     pointwise = all(k == 1 for k in kernel)
     same = node.attributes.get_string("auto_pad", "NOTSET").startswith("SAME")  # pads nothing for a 1x1

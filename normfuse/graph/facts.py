@@ -17,13 +17,17 @@ from normfuse.graph.shapes import Shapes, infer
 
 
 class Facts:
-    """Constants, shapes and names of one model; `made` holds the small constants that rewrites share."""
+    """Constants, shapes and names of one model.
+
+    made: the small constants that rewrites share. orphans: initializers that may have lost their readers.
+    """
 
     def __init__(self, model: ir.Model) -> None:
         self.model = model
         self.shapes: Shapes = infer(model)
         self.constants = Constants(model, self.shapes)
         self.names = Names(model)
+        self.orphans: dict[ir.Value, None] = {}
         self.made: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
 
     @property

@@ -17,7 +17,7 @@ import functools
 from collections.abc import Callable, Sequence
 
 import onnx_ir as ir
-from onnx_shape_inference import SYM_DATA_KEY, ShapeInferenceContext, registry
+from onnx_shape_inference import ShapeInferenceContext, registry
 
 _Rule = Callable[[ShapeInferenceContext, ir.Node], None]
 _Dim = int | ir.SymbolicDim
@@ -99,10 +99,13 @@ def _slice_again(context: ShapeInferenceContext, node: ir.Node) -> None:
     ])  # fmt: skip
 
 
-def _cast_again(_: ShapeInferenceContext, node: ir.Node) -> None:
+def _cast_again(context: ShapeInferenceContext, node: ir.Node) -> None:
     """What an integer tensor holds is only known through a type that holds every size."""
-    if node.attributes.get_int("to", 0) not in _HOLD_SIZES:
-        node.outputs[0].metadata_props.pop(SYM_DATA_KEY, None)
+    if node.attributes.get_int("to", 0) not in _HOLD_SIZES and context.get_symbolic_value(node.outputs[0]):
+        shape = node.outputs[0].shape
+        count = shape[0] if shape is not None and len(shape) == 1 else 1
+        unknown = [context.new_symbolic_dim() for _ in range(count if isinstance(count, int) else 1)]
+        context.set_symbolic_value(node.outputs[0], unknown)
 
 
 def _squeeze_again(_: ShapeInferenceContext, node: ir.Node) -> None:

@@ -18,15 +18,14 @@ from normfuse.graph.facts import Facts
 def add_constant(facts: Facts, array: np.ndarray[Any, Any], wish: str) -> ir.Value:
     """A new initializer of the main graph, visible from every scope, under a name of its own.
 
-    Up to IR version 3 every initializer has to be a graph input as well, and becomes one.
+    Up to IR version 3 every initializer has to be a graph input as well; there it is written as a Constant
+    node when the model is, so that the inputs stay what they were.
     """
     graph = facts.model.graph
     tensor = ir.tensor(np.ascontiguousarray(array), name=facts.names.value(wish))
     value = ir.Value(name=tensor.name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype),
                      const_value=tensor)  # fmt: skip
     graph.register_initializer(value)
-    if facts.model.ir_version is not None and facts.model.ir_version < 4:
-        graph.inputs.append(value)
     facts.shapes.set(value, array.shape, tensor.dtype)
     return value
 
@@ -99,21 +98,29 @@ def remove_dead(facts: Facts, nodes: Iterable[ir.Node], keep: Iterable[ir.Node] 
             producer = value.producer()
             if producer is not None:
                 queue.append(producer)
-            else:
-                remove_unused_initializer(facts, value)
+            elif value.is_initializer():
+                facts.orphans[value] = None
     return removed
 
 
+def remove_orphans(facts: Facts) -> None:
+    """Remove the initializers that lost their last reader to `remove_dead`.
+
+    Looked at once for a whole model: an epsilon that a thousand sites share would else be looked at a
+    thousand times, each time at all who read it.
+    """
+    for value in facts.orphans:
+        remove_unused_initializer(facts, value)
+    facts.orphans.clear()
+
+
 def remove_unused_initializer(facts: Facts, value: ir.Value) -> None:
-    """Remove an initializer that nothing uses, unless callers may see it as an input."""
+    """Remove an initializer that nothing uses, unless callers see it as an input."""
     graph = value.graph
     if graph is None or not value.is_initializer() or value.uses() or value.is_graph_output():
         return
-    if facts.constants.is_overridable(value):
+    if value.is_graph_input() or value.name is None:
         return
-    if value.is_graph_input():
-        graph.inputs.remove(value)
-    assert value.name is not None
     del graph.initializers[value.name]
 
 

@@ -51,16 +51,19 @@ def rename_references(proto: onnx.ModelProto, temporary: str, final: str) -> Non
 
 
 @contextmanager
-def write_data(model: ir.Model, folder: Path, *, copy: bool = False) -> Iterator[Written]:
+def write_data(
+    model: ir.Model, folder: Path, *, copy: bool = False, split: bool = False
+) -> Iterator[Written]:
     """Write the tensors that need a data file in `folder`; inside the context the model refers to it.
 
     copy: also those that a model in `folder` could use where they lie.
+    split: whether new tensors belong into a data file, because those of the source lie in one.
     """
     external, inline = _by_place(model)
     usable = _Usable(folder)
     shared = [slot for slot, tensor in external if not copy and usable(tensor)]
     moved = [(slot, tensor) for slot, tensor in external if copy or not usable(tensor)]
-    big = _too_big(inline, bool(external))
+    big = _too_big(inline, split)
     kept = {slot.tensor for slot in shared if isinstance(slot.tensor, MappedTensor)}
     shared_size = sum({(t.file, t.start): t.nbytes for t in kept}.values())
     files = tuple(sorted({t.file for t in kept}))
@@ -107,10 +110,10 @@ class _Usable:
         return self._known[key]
 
 
-def _too_big(inline: list[Slot], has_external: bool) -> list[Slot]:
+def _too_big(inline: list[Slot], split: bool) -> list[Slot]:
     if sum(slot.tensor.nbytes for slot in inline) > INLINE_LIMIT:
         return [slot for slot in inline if slot.tensor.nbytes >= _ANY]
-    if not has_external:
+    if not split:
         return []
     # What the source itself kept in the model stays there; only what a rewrite made is placed anew.
     made = [slot for slot in inline if not isinstance(slot.tensor, ir.TensorProtoTensor)]

@@ -21,6 +21,7 @@ from normfuse.errors import InputError
 STANDARD = ("", "ai.onnx")
 _LARGEST_VERSION = 2**31 - 1
 _REQUIRED = onnx.defs.OpSchema.FormalParameterOption.Single
+_KNOWN_TYPES = frozenset(onnx.AttributeProto.AttributeType.values()) - {onnx.AttributeProto.UNDEFINED}
 _Opsets = dict[str, int]
 
 
@@ -55,6 +56,10 @@ def check_node(node: onnx.NodeProto, opsets: _Opsets) -> None:
         raise InvalidNode("does not say which operator it is")
     if not node.output:
         raise InvalidNode("computes nothing")
+    given = {attribute.name: attribute.type for attribute in node.attribute}
+    for name, kind in given.items():
+        if kind not in _KNOWN_TYPES:
+            raise InvalidNode(f"has an attribute {name!r} whose type is not said, or unknown")
     if node.domain not in STANDARD or "" not in opsets:
         return
     signature = _signature(node.op_type, opsets[""])
@@ -67,10 +72,9 @@ def check_node(node: onnx.NodeProto, opsets: _Opsets) -> None:
     for k in signature.required:
         if k < len(node.input) and not node.input[k]:
             raise InvalidNode(f"lacks its input {k}, which it needs")
-    given = {attribute.name: attribute.type for attribute in node.attribute}
     for name, kind in given.items():
         wanted = signature.types.get(name, kind)
-        if kind not in (wanted, onnx.AttributeProto.UNDEFINED):
+        if kind != wanted:
             raise InvalidNode(f"has an attribute {name!r} of type {_name(kind)}, not {_name(wanted)}")
     for name in signature.mandatory:
         if name not in given:
@@ -89,8 +93,7 @@ def _number(kind: onnx.defs.OpSchema.AttrType) -> int:
 
 
 def _name(kind: int) -> str:
-    known = onnx.AttributeProto.AttributeType.values()
-    return onnx.AttributeProto.AttributeType.Name(kind) if kind in known else str(kind)
+    return str(onnx.AttributeProto.AttributeType.Name(kind))
 
 
 _NORM_TYPES = {"axis": onnx.AttributeProto.INT, "epsilon": onnx.AttributeProto.FLOAT}

@@ -111,7 +111,8 @@ def stage(model: ir.Model, source: Source, out: Path | None, placement: Placemen
     attach(model, source.path.parent if source.path else None, source.name, source.path)
     with writing(shown), ExitStack() as undo:
         sweep(folder)
-        with write_data(model, folder, copy=placement.copy_data and out is not None) as data:
+        copy, split = placement.copy_data and out is not None, bool(source.data_files)
+        with write_data(model, folder, copy=copy, split=split) as data:
             if data.scratch is not None:
                 undo.callback(data.scratch.discard)
             proto = to_proto(model, source)

@@ -12,6 +12,7 @@ is rounded more often than the model rounds it.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -23,6 +24,8 @@ from normfuse.norms.forms import Form
 from normfuse.norms.norm import Kind, Norm
 from normfuse.norms.placement import Placed, place
 from normfuse.norms.precision import objection
+
+MAX_SCALE = 1 << 26  # elements; above, writing a scale of ones would cost more than is gained
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,10 @@ def _unsayable(kind: Kind, placed: Placed, axes: tuple[int, ...]) -> Rejection |
     if not placed.affine <= (frozenset({1}) if per_channel else frozenset(axes)):
         return Rejection(kind, "affine-not-normalized-axes", "scale or bias varies over other dimensions")
     sized = (1,) if per_channel else axes  # the dimensions that scale and bias lie along
-    if all(isinstance(placed.shape[k], int) for k in sized):
+    lengths = [n for k in sized if isinstance(n := placed.shape[k], int)]
+    if math.prod(lengths) > MAX_SCALE:
+        return Rejection(kind, "too-complex", f"the scale would have {math.prod(lengths)} elements")
+    if len(lengths) == len(sized):
         return None
     sizes = " x ".join(str(placed.shape[k]) for k in sized)
     return Rejection(kind, "unknown-normalized-size", f"the scale would have the size {sizes}")

@@ -150,7 +150,8 @@ class _Search:
         self.settled.update(n for end in ends for n in found.norms[end].spelled)
         if not kept or all(n.op_type in FUSED_NORMS for n in kept):
             return
-        names = ", ".join(repr(n.outputs[0].name) for n in kept)
+        read = [n for n in sorted(kept, key=self.order.__getitem__) if _is_read_beside(n, kept)]
+        names = ", ".join(repr(n.outputs[0].name) for n in read)
         node = ends[-1].producer()
         assert node is not None
         self.findings.refusals.append(
@@ -202,6 +203,11 @@ def _best_reason(found: _Judged) -> Refusal | None:
         if node is not None and isinstance(verdict, NearMiss) and verdict.reason != "not-a-normalization":
             return Refusal(verdict.kind, verdict.reason, node, verdict.detail)
     return None
+
+
+def _is_read_beside(node: ir.Node, kept: set[ir.Node]) -> bool:
+    """Whether a node that stays is read by something else than nodes that stay for the same reason."""
+    return any(out.is_graph_output() or any(c not in kept for c in out.consumers()) for out in node.outputs)
 
 
 def _reads_a_root(found: Walk, node: ir.Node) -> bool:

@@ -49,7 +49,9 @@ def _is_root(node: ir.Node) -> bool:
         return node.op_type in _ROOTS
     exponent = node.inputs[1]
     tensor = None if exponent is None else ir.convenience.get_const_tensor(exponent)
-    return tensor is not None and tensor.size == 1 and abs(float(tensor.numpy().reshape(-1)[0])) == 0.5
+    if tensor is None or tensor.size != 1 or tensor.dtype == ir.DataType.STRING:
+        return False
+    return abs(float(tensor.numpy().reshape(-1)[0])) == 0.5
 
 
 def downstream(nodes: Iterable[ir.Node]) -> set[ir.Node]:

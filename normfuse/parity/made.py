@@ -34,7 +34,10 @@ class SiteMaker:
     @cached_property
     def _inferred(self) -> Model:
         """The model with the types of its values; weights outside the file are not needed for that."""
-        inferred = onnx.shape_inference.infer_shapes(self.model.proto, data_prop=True)
+        try:
+            inferred = onnx.shape_inference.infer_shapes(self.model.proto, data_prop=True)
+        except onnx.shape_inference.InferenceError:  # a domain that the model does not import
+            return self.model
         return Model(self.model.path, inferred)
 
     @cached_property

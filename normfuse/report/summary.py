@@ -105,6 +105,7 @@ def _print_parity(report: Report, out: Console) -> None:
         "equal": ("verified", "green"),
         "failed": ("differs", "bold red"),
         "inconclusive": ("inconclusive", "yellow"),
+        "certified-by-site": ("each rewrite certified alone", "green"),
     }[verdict.result]
     print_line(out, label, style, verdict_line(verdict))
     for note in verdict.notes:

@@ -1,15 +1,17 @@
 """Norms with a scale and a bias for each channel.
 
-    InstanceNorm          InstanceNormalization(x, scale, bias)
-    GroupNorm, onnx       GroupNormalization(x, scale, bias, num_groups=G)
-    GroupNorm, ort        Reshape [N, G, -1] -> InstanceNormalization(1, 0) -> Reshape back -> affine
+    InstanceNorm   InstanceNormalization(x, scale, bias)
+    GroupNorm      Reshape [N, G, L] -> InstanceNormalization(1, 0) -> Reshape back -> affine
 
-onnxruntime has no kernel for GroupNormalization on CPU and expands its function body, which is 1.8 to 2.6
-times slower than the view. The affine is one BatchNormalization with mean 0 and variance 1: half the cost
-of a Mul and an Add there.
+All of it is standard ONNX at any opset. GroupNormalization is not emitted for any target: onnxruntime has no
+kernel for it and expands its function body, which is slower than the view, and which computes the variance
+so that a large offset turns it into NaN. The affine is one BatchNormalization with mean 0 and variance 1:
+less than a Mul and an Add.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import onnx_ir as ir
@@ -17,26 +19,21 @@ import onnx_ir as ir
 from normfuse.norms.norm import Norm
 from normfuse.targets.building import Builder
 from normfuse.targets.kernels import has_kernel
-from normfuse.targets.target import GROUP_NORM_OPSET, Target
+from normfuse.targets.target import Target
 
 
 def operator(opset: int, norm: Norm, target: Target) -> str | None:
-    """The operator for a kind, where the model's opset and the target have one."""
-    if norm.kind == "GroupNorm" and target.standard:
-        return "GroupNormalization" if opset >= GROUP_NORM_OPSET else None
+    """The operator for a kind; every opset and target has it."""
     return "InstanceNormalization"
 
 
 def build(builder: Builder, operator: str, target: Target) -> ir.Value:
-    """The operator with its scale and bias, on the view where the target wants one."""
+    """The operator with its scale and bias, on the view where there are groups."""
     norm = builder.norm
-    if norm.kind == "GroupNorm" and operator == "InstanceNormalization":
+    if norm.kind == "GroupNorm":
         return _on_view(builder, target)
     scale, bias = _parameters(builder)
-    attributes = {"epsilon": float(norm.epsilon)}
-    if operator == "GroupNormalization":
-        return builder.emit(operator, builder.x, scale, bias, num_groups=norm.groups, **attributes)
-    return builder.emit(operator, builder.x, scale, bias, **attributes)
+    return builder.emit(operator, builder.x, scale, bias, epsilon=float(norm.epsilon))
 
 
 def _parameters(builder: Builder) -> tuple[ir.Value, ir.Value]:
@@ -48,7 +45,10 @@ def _parameters(builder: Builder) -> tuple[ir.Value, ir.Value]:
 def _on_view(builder: Builder, target: Target) -> ir.Value:
     norm = builder.norm
     dtype = norm.dtype.numpy()
-    groups = builder.number(np.array([0, norm.groups, -1], np.int64), "groups")
+    parts = [n for n in norm.shape[1:] if isinstance(n, int)]
+    static = len(parts) == len(norm.shape) - 1
+    length = math.prod(parts) // norm.groups if static else -1  # 0 images cannot be divided by -1
+    groups = builder.number(np.array([0, norm.groups, length], np.int64), "groups")
     view = builder.emit("Reshape", builder.x, groups)
     ones = builder.number(np.ones(norm.groups, dtype), "one")
     zeros = builder.number(np.zeros(norm.groups, dtype), "zero")

@@ -26,7 +26,7 @@ KERNELS: dict[tuple[str, str], frozenset[ir.DataType]] = {
     ("LayerNormalization", "standard"): ALL_FLOATS - {_F64},
     ("RMSNormalization", "standard"): ALL_FLOATS - {_F64},
     ("InstanceNormalization", "standard"): frozenset({_F32, _F16, _F64}),
-    ("GroupNormalization", "standard"): ALL_FLOATS,
+    ("BatchNormalization", "standard"): frozenset({_F32, _F16, _F64}),
 }
 
 

@@ -2,7 +2,7 @@
 
 LayerNorm, RMSNorm, L2Norm   trailing.py    LayerNormalization, RMSNormalization, SimplifiedLayer…
 the same with sigma + e      deviation.py   through the operator's second output
-InstanceNorm, GroupNorm      channels.py    InstanceNormalization, GroupNormalization
+InstanceNorm, GroupNorm      channels.py    InstanceNormalization, on a view where there are groups
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from normfuse.norms.refusal import Refusal
 from normfuse.targets import channels, deviation, trailing
 from normfuse.targets.building import Builder
 from normfuse.targets.kernels import has_kernel
-from normfuse.targets.target import GROUP_NORM_OPSET, LAYER_NORM_OPSET, RMS_NORM_OPSET, Lowered, Target
+from normfuse.targets.target import LAYER_NORM_OPSET, RMS_NORM_OPSET, Lowered, Target
 
-_OPSETS = {"LayerNorm": LAYER_NORM_OPSET, "GroupNorm": GROUP_NORM_OPSET, "InstanceNorm": 6}
+_OPSETS = {"LayerNorm": LAYER_NORM_OPSET, "GroupNorm": 6, "InstanceNorm": 6}
 
 
 def needed_opset(norm: Norm) -> int:
@@ -26,8 +26,28 @@ def needed_opset(norm: Norm) -> int:
 
 
 def wants_opset(norm: Norm, target: Target) -> bool:
-    """Whether a target would rather raise the opset than say a kind in onnxruntime's own operators."""
-    return target.standard or norm.kind == "LayerNorm"
+    """Whether a target would rather raise the opset than say a site in onnxruntime's own operators."""
+    if not target.standard:
+        return norm.kind == "LayerNorm"
+    return not isinstance(_operator(needed_opset(norm), norm, target), Refusal)
+
+
+def _operator(opset: int, norm: Norm, target: Target) -> str | Refusal:
+    """The operator that says a site at an opset, or why there is none."""
+    anchor = norm.output.producer()
+    assert anchor is not None
+    per_channel = norm.kind in ("InstanceNorm", "GroupNorm")
+    family = channels if per_channel else trailing
+    operator: str | None = family.operator(opset, norm, target)
+    if operator is None:
+        detail = f"needs opset {needed_opset(norm)}, the model is at {opset}"
+        return Refusal(norm.kind, "opset-too-low", anchor, detail)
+    if not has_kernel(operator, target.runtimes, norm.dtype):
+        detail = f"{target.name} has no {operator} for {norm.dtype.name}"
+        return Refusal(norm.kind, "no-kernel", anchor, detail)
+    if norm.deviation_epsilon and operator == "RMSNormalization":
+        return Refusal(norm.kind, "eps-outside-sqrt", anchor, "RMSNormalization does not give the deviation")
+    return operator
 
 
 def lower(facts: Facts, norm: Norm, x: ir.Value, target: Target) -> Lowered | Refusal:
@@ -35,20 +55,11 @@ def lower(facts: Facts, norm: Norm, x: ir.Value, target: Target) -> Lowered | Re
 
     x: the value that stands for `norm.input` now.
     """
-    anchor = norm.output.producer()
-    assert anchor is not None
-    per_channel = norm.kind in ("InstanceNorm", "GroupNorm")
-    operator = (channels if per_channel else trailing).operator(facts.opset, norm, target)
-    if operator is None:
-        detail = f"needs opset {needed_opset(norm)}, the model is at {facts.opset}"
-        return Refusal(norm.kind, "opset-too-low", anchor, detail)
-    if not has_kernel(operator, target.runtimes, norm.dtype):
-        detail = f"{target.name} has no {operator} for {norm.dtype.name}"
-        return Refusal(norm.kind, "no-kernel", anchor, detail)
-    if norm.deviation_epsilon and operator == "RMSNormalization":
-        return Refusal(norm.kind, "eps-outside-sqrt", anchor, "RMSNormalization does not give the deviation")
+    operator = _operator(facts.opset, norm, target)
+    if isinstance(operator, Refusal):
+        return operator
     builder = Builder(facts, norm, x)
-    if per_channel:
+    if norm.kind in ("InstanceNorm", "GroupNorm"):
         output = channels.build(builder, operator, target)
     elif norm.deviation_epsilon:
         output = deviation.build(builder, operator)

@@ -19,7 +19,6 @@ from normfuse.errors import UsageError
 
 LAYER_NORM_OPSET = 17
 RMS_NORM_OPSET = 23
-GROUP_NORM_OPSET = 21  # in 18 to 20 its scale is one a group
 
 
 @dataclass(frozen=True)
@@ -28,12 +27,14 @@ class Target:
 
     standard: only operators of the ONNX specification at the model's opset.
     guards_residuals: whether onnxruntime's SkipLayerNormFusion has to be kept away (it is slower on CPU).
+    rejoins_affines: whether one BatchNormalization is faster than the Mul and Add of a lone affine.
     """
 
     name: str
     runtimes: tuple[str, ...]
     standard: bool = False
     guards_residuals: bool = False
+    rejoins_affines: bool = False
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Lowered:
 TARGETS: dict[str, Target] = {
     "onnx": Target("onnx", ("standard",), standard=True),
     "ort": Target("ort", ("cpu", "cuda")),
-    "ort-cpu": Target("ort-cpu", ("cpu",), guards_residuals=True),
+    "ort-cpu": Target("ort-cpu", ("cpu",), guards_residuals=True, rejoins_affines=True),
     "ort-cuda": Target("ort-cuda", ("cuda",)),
 }
 

@@ -105,7 +105,7 @@ def test_a_walk_computes_what_the_operators_compute(shape, drawn):
 
 @pytest.mark.slow
 @given(shape=st.sampled_from(SHAPES), drawn=steps)
-@settings(max_examples=15_000)
+@settings(max_examples=6_000)
 def test_a_long_search_finds_no_walk_that_is_wrong(shape, drawn):
     assert_walk_is_right(shape, drawn)
 

@@ -82,6 +82,17 @@ def test_a_norm_that_took_in_its_neighbours_still_says_why_it_stays() -> None:
     assert_agree(model, done.model)
 
 
+@pytest.mark.parametrize("first", ["Conv(x, w)", "Relu(x)"])
+def test_a_long_chain_goes_in_pieces(first: str) -> None:
+    steps = " ".join(f"v{k + 1} = {'Mul' if k % 2 else 'Add'}(v{k}, one)" for k in range(200))
+    one = np.full((4, 1, 1), 0.999, np.float32)
+    model = built(f"v0 = {first} {steps} y = Relu(v200)", x=IMAGE, out=IMAGE, w=normal(4, 4, 1, 1), one=one)
+    done = folded(model)
+    assert done.operators == ({"Conv": 1, "Relu": 1} if "Conv" in first else {"Relu": 2, "Mul": 1, "Add": 1})
+    assert_agree(model, done.model)
+    assert len(done.records) == 1
+
+
 def test_weight_standardization_is_a_constant() -> None:
     """A norm in training mode whose batch is the weights."""
     body = "r = Reshape(w, flat) n, m, v = BN<training_mode=1>(r, *n) k = Reshape(n, back) "

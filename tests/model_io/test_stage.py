@@ -158,6 +158,17 @@ def test_beside_the_source_only_new_big_weights_are_written(
     assert locations == {"w0": "out.onnx.data", "w1": "m.onnx.data"}
 
 
+def test_a_new_big_weight_is_split_off_although_no_old_one_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "_BIG", 4 * N)
+    source = read(with_data(tmp_path, ("m.onnx.data",)))
+    replace_weight(source, "w0", 10)
+    out = written(source, tmp_path / "out.onnx")
+    assert run(out)[0, 0] == 10
+    assert (tmp_path / "out.onnx.data").stat().st_size == 4 * N
+
+
 def test_new_small_weights_stay_in_the_model(tmp_path: Path) -> None:
     source = read(with_data(tmp_path))
     replace_weight(source, "w0", 10)

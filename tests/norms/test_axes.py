@@ -67,6 +67,26 @@ def test_axes_of_size_1_belong_anywhere(shape, axes):
     assert_agree(proto, result.model)
 
 
+def test_a_mean_in_two_steps_may_pass_an_axis_of_size_1():
+    steps = "ReduceMean<axes=[-2]>({0}) {1} = ReduceMean<axes=[-1]>({1}0)"
+    proto = layer_norm(
+        x="float[4,1,6]",
+        mean="m0 = " + steps.format("x", "m"),
+        variance="v0 = " + steps.format("s", "v"),
+    )
+    result = rewritten(proto)
+    assert [s.status for s in result.sites] == ["fused"]
+    assert_agree(proto, result.model)
+
+
+def test_in_double_precision_spatial_axes_are_a_layer_norm():
+    constants = {"e": np.array(2.0**-10)}
+    proto = layer_norm(constants, "double[2,3,4,6]", affine="y = Identity(n)", **over("[2,3]"))
+    result = rewritten(proto)
+    assert result.operators["LayerNormalization"] == 1
+    assert_agree(proto, result.model)
+
+
 def test_a_transposed_view_inside_the_norm_is_followed():
     proto = layer_norm(
         {"g": vector(8), "b": vector(8, seed=1)},

@@ -53,6 +53,16 @@ def test_a_norm_in_double_precision_needs_an_epsilon_that_is_a_float32():
     assert result.reasons == {"epsilon-not-representable"}
 
 
+def test_an_epsilon_that_float64_has_rounded_is_still_a_float32():
+    proto = rms_norm(
+        WIDE | {"six": np.array(6.0)},
+        "double[4,6]",
+        square="t = ReduceL2<axes=[-1]>(x)",
+        variance="s = Mul(t, t) v = Div(s, six)",
+    )
+    assert_fused(proto, "RMSNorm", epsilon=2.0**-10, scale=GAMMA)
+
+
 def test_a_cast_to_double_beside_the_norm_does_not_matter():
     proto = layer_norm(
         affine="k = Mul(n, g) y = Add(k, b) z = Cast<to=11>(x)", outputs="float[4,6] y, double[4,6] z"

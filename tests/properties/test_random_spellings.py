@@ -66,7 +66,7 @@ def test_whatever_is_rewritten_computes_the_same(data):
 
 @pytest.mark.slow
 @given(st.data())
-@settings(max_examples=4_000)
+@settings(max_examples=3_000)
 def test_a_long_search_finds_nothing_that_is_rewritten_wrongly(data):
     pick = Drawn(data)
     checked(spell(pick, pick(("", *FLAWS))))

@@ -110,7 +110,7 @@ class Context:
         if not algebra.contains(beside, Mean) or shape is None:
             return End()
         if sum(isinstance(atom, Opaque) for atom in algebra.atoms) >= MAX_OPAQUE:
-            return End("too-complex")
+            return End("too-complex", "too many run-time operands")
         extended = self.frame.extended(layout, shape)
         if isinstance(extended, End):
             return extended

@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from normfuse.algebra.frame import End, Traced
 from normfuse.algebra.operators.context import Context, Operator
-from normfuse.algebra.polynomial import Algebra, Polynomial
+from normfuse.algebra.polynomial import Algebra, Mean, Polynomial
 from normfuse.algebra.refinement import product
 from normfuse.graph.facts import Facts
 
@@ -59,6 +59,8 @@ def reduce(context: Context, node: ir.Node, x: Traced, positions: frozenset[int]
            keep: bool, total: bool = False, root: bool = False) -> Traced | End:  # fmt: skip
     """A reduction of a traced value over dimensions `positions` of it."""
     algebra = context.frame.algebra
+    if any(e < 0 and algebra.contains({((n, 1),): 1.0}, Mean) for m in x.polynomial for n, e in m):
+        return End()  # the statistic of a normalized value is that of a norm with a base of its own
     axes = frozenset(axis for k in positions for axis in x.layout[k])
     inner = prepare(algebra, x.polynomial)
     result = None if inner is None else algebra.mean(inner, axes)
