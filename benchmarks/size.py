@@ -24,7 +24,8 @@ GB = 10**9
 SIDE = 16_384  # of a square float32 weight of 1.07 GB
 _MEASURE = (
     "import resource, sys; from normfuse.cli import run; code = run(sys.argv[1:]);"
-    "u = resource.getrusage(resource.RUSAGE_SELF); print(u.ru_utime + u.ru_stime, u.ru_maxrss); sys.exit(code)"
+    "u = resource.getrusage(resource.RUSAGE_SELF); print(u.ru_utime + u.ru_stime, u.ru_maxrss);"
+    "sys.exit(code)"
 )
 
 

@@ -11,6 +11,7 @@ Nothing heavy is imported before it is known what is to be done, so that --help 
 from __future__ import annotations
 
 import dataclasses
+import gc
 import io
 import logging
 import os
@@ -278,7 +279,9 @@ def _progress(quiet: bool) -> Iterator[Callable[[str], None] | None]:
 
 def main() -> None:
     """The console script."""
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    gc.freeze()  # the process ends: taking the graph of a large model apart first would take seconds
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

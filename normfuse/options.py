@@ -15,6 +15,7 @@ Leave = Callable[[str, str, str], str | None]
 
 KINDS = (
     *("LayerNorm", "RMSNorm", "L2Norm", "InstanceNorm", "GroupNorm", "WeightNorm"),
+    "LocalResponseNorm",
     *("BatchNorm", "Affine", "Residual"),
 )
 

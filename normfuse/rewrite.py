@@ -21,14 +21,16 @@ from normfuse.graph.opset import raised
 from normfuse.graph.surgery import add_constant, remove_orphans, replace, reroute
 from normfuse.norms.candidates import FUSED_NORMS
 from normfuse.norms.find import Findings, find
+from normfuse.norms.local_response import find_local_responses
 from normfuse.norms.norm import Norm
 from normfuse.norms.refusal import Refusal
 from normfuse.norms.weights import find_weight_norms
 from normfuse.options import Leave
 from normfuse.parity import Boundary
-from normfuse.report.record import Site
+from normfuse.report.record import Site, Status
 from normfuse.targets.lowering import lower, needed_opset, wants_opset
 from normfuse.targets.residual import guard_residuals
+from normfuse.targets.responses import lower_response
 from normfuse.targets.target import Lowered, Target
 
 # Above this a conversion for the sake of a standard opset alone takes longer than everything else.
@@ -82,6 +84,7 @@ def _rewrite(model: ir.Model, target: Target, leave: Leave) -> Rewritten:
         found = _find_all(facts)
         done.model = higher
     _fuse(facts, found, target, leave, done)
+    _fuse_responses(facts, target, leave, done)
     _fold(facts, target, leave, done)
     if target.guards_residuals:
         _guard(facts, leave, done)
@@ -155,6 +158,34 @@ def _fuse(facts: Facts, found: list[Findings], target: Target, leave: Leave, don
             break
         found = _find_all(facts)
     done.sites.extend(left.values())
+
+
+def _fuse_responses(facts: Facts, target: Target, leave: Leave, done: Rewritten) -> None:
+    for graph in _graphs(facts.model):
+        for found in list(find_local_responses(facts, graph)):
+            lowered = found if isinstance(found, Refusal) else lower_response(facts, found, target)
+            if isinstance(found, Refusal) or isinstance(lowered, Refusal):
+                assert isinstance(lowered, Refusal)
+                done.sites.append(_left(lowered))
+                continue
+            anchor, name = _anchor(found.output), found.output.name or ""
+            site = Site(
+                kind="LocalResponseNorm",
+                status="fused",
+                anchor=anchor,
+                output=name,
+                input=found.input.name or "",
+                spelling=" ".join(n.op_type for n in found.spelled),
+                operator=lowered.operator,
+            )
+            reason = leave(site.kind, anchor, name)
+            if reason is not None:
+                status: Status = "rolled-back" if reason == "rolled-back" else "left"
+                done.sites.append(dataclasses.replace(site, status=status, operator=None, reason=reason))
+                continue
+            removed = replace(facts, found.output, lowered.nodes, lowered.output)
+            done.sites.append(dataclasses.replace(site, nodes_replaced=removed))
+            done.boundaries.append(Boundary(site.kind, site.input, name, anchor))
 
 
 def _lower_all(facts: Facts, norms: list[Norm], target: Target, leave: Leave, done: Rewritten,

@@ -154,9 +154,13 @@ def test_a_read_only_folder_is_one_message(tmp_path: Path, capsys: pytest.Captur
 
 @pytest.mark.parametrize(
     ("out", "message"),
-    [("folder", "it is a folder"), ("no/such/m.onnx", "there is no folder"), ("m.onnx", "it is the input itself"),
-     ("m.onnx.data", "it holds the weights of the input")],
-)  # fmt: skip
+    [
+        ("folder", "it is a folder"),
+        ("no/such/m.onnx", "there is no folder"),
+        ("m.onnx", "it is the input itself"),
+        ("m.onnx.data", "it holds the weights of the input"),
+    ],
+)
 def test_an_output_that_may_not_be_written_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str, message: str
 ) -> None:

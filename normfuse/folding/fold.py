@@ -21,6 +21,7 @@ from normfuse.folding.plan import FoldRecord, Kind, Plan
 from normfuse.folding.reach import Reach
 from normfuse.folding.stop import Stop
 from normfuse.graph.facts import Facts
+from normfuse.graph.surgery import remove_orphans
 from normfuse.norms.refusal import Refusal
 
 MAX_COPY, MAX_REWRITE = 1 << 20, 1 << 26
@@ -46,6 +47,7 @@ def fold_all(facts: Facts, excluded: Excluded) -> tuple[list[FoldRecord], list[R
         changed = run.sweep(candidates, Reach(facts).front, front.find) or changed
         candidates = [node for node in candidates if node.graph is not None]
         changed = merge_chains(facts, candidates, excluded, run.ledger) or changed
+    remove_orphans(facts)
     return run.ledger.records(), run.refusals()
 
 

@@ -1,7 +1,7 @@
 """Shape rules that must not guess.
 
 The rules of onnx-shape-inference favour a useful answer over a proven one in a few places. A proof that
-rests on them would be wrong, so they are registered again, each corrected after the library's own rule:
+rests on them would be wrong, so they are registered again, corrected:
 
     Add(x[A, 4], y[B, 4])        the library says [A, 4]; it is [?, 4], since A or B may be 1
     Slice(x[N], 0, 100)          the library says [100]; it is [?], since N may be smaller
@@ -38,7 +38,7 @@ def register() -> None:
         _correct(op_type, _broadcast_again)
     _correct("Slice", _slice_again)
     _correct("Expand", _expand_again)
-    _correct("Cast", _cast_again)
+    registry.register("", "Cast", since_version=1)(_cast)
     _correct("Squeeze", _squeeze_again)
     _correct("Unique", _unique_again)
 
@@ -99,13 +99,16 @@ def _slice_again(context: ShapeInferenceContext, node: ir.Node) -> None:
     ])  # fmt: skip
 
 
-def _cast_again(context: ShapeInferenceContext, node: ir.Node) -> None:
+def _cast(context: ShapeInferenceContext, node: ir.Node) -> None:
     """What an integer tensor holds is only known through a type that holds every size."""
-    if node.attributes.get_int("to", 0) not in _HOLD_SIZES and context.get_symbolic_value(node.outputs[0]):
-        shape = node.outputs[0].shape
-        count = shape[0] if shape is not None and len(shape) == 1 else 1
-        unknown = [context.new_symbolic_dim() for _ in range(count if isinstance(count, int) else 1)]
-        context.set_symbolic_value(node.outputs[0], unknown)
+    data, out = node.inputs[0], node.outputs[0]
+    if data is None:
+        return
+    target = node.attributes.get_int("to", 0)
+    context.set_shape_and_dtype(out, data.shape, ir.DataType(target))
+    known = context.get_symbolic_value(data)
+    if known is not None and target in _HOLD_SIZES:
+        context.set_symbolic_value(out, known)
 
 
 def _squeeze_again(_: ShapeInferenceContext, node: ir.Node) -> None:

@@ -75,11 +75,11 @@ def infer(model: ir.Model) -> Shapes:
     """Infer the shapes of all values of `model`, its subgraphs included, without changing it."""
     inference_rules.register()
     values = list(_values(model))
-    saved = [(v, v.type, v.shape, dict(v.metadata_props)) for v in values]
+    saved = [(v, v.type, v.shape, v.const_value, dict(v.metadata_props)) for v in values]
     overridable = _overridable(model)
     try:
         _prepare(model, values)
-        for value, _ in overridable:  # what a caller may override is not known
+        for value in overridable:  # what a caller may override is not known
             value.const_value = None
         try:
             onnx_shape_inference.infer_symbolic_shapes(
@@ -91,19 +91,17 @@ def infer(model: ir.Model) -> Shapes:
             _infer_with_onnx(model, values)
         return _collect(values)
     finally:
-        for value, constant in overridable:
-            value.const_value = constant
-        for value, type_, shape, props in saved:
-            value.type, value.shape = type_, shape
+        for value, type_, shape, constant, props in saved:
+            value.type, value.shape, value.const_value = type_, shape, constant
             value.metadata_props.clear()
             value.metadata_props.update(props)
             value.meta.pop(onnx_shape_inference.SYM_DATA_KEY, None)
 
 
-def _overridable(model: ir.Model) -> list[tuple[ir.Value, ir.TensorProtocol | None]]:
+def _overridable(model: ir.Model) -> list[ir.Value]:
     if model.ir_version is not None and model.ir_version < 4:
         return []
-    return [(v, v.const_value) for v in model.graph.inputs if v.is_initializer()]
+    return [v for v in model.graph.inputs if v.is_initializer()]
 
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:

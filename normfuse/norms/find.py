@@ -85,9 +85,6 @@ class _Search:
 
     def consider(self, reduction: ir.Node, values: list[ir.Value]) -> None:
         """Look for sites whose statistic is this reduction, unless a site has it already."""
-        if is_over_one_element(self.facts, reduction):
-            self._refuse_single(reduction)
-            return
         judged: list[_Judged] = []
         for value in values:
             if reduction in self.claimed or reduction in self.settled:
@@ -99,7 +96,9 @@ class _Search:
                 return
             if found is not None:
                 judged.append(found)
-        if reduction not in self.explained:
+        if is_over_one_element(self.facts, reduction):
+            self._refuse_single(reduction)
+        elif reduction not in self.explained:
             self._explain(reduction, judged)
 
     def _refuse_single(self, reduction: ir.Node) -> None:

@@ -37,6 +37,7 @@ from normfuse.algebra.polynomial import (
 from normfuse.norms.norm import Kind
 
 _MINUS_HALF = Fraction(-1, 2)
+_HALF = Fraction(1, 2)
 _UNIT = 1
 
 
@@ -83,7 +84,7 @@ def recognise(frame: Frame, p: Polynomial) -> Form | NearMiss | None:
         return None
     root, exponent = roots[0][1], roots[0][2]
     if any((n, e) != (root, exponent) for _, n, e in roots):
-        return NearMiss("RMSNorm", "not-a-normalization", "several different roots")
+        return _several_roots(algebra, [n for _, n, _ in roots])
     if _is_absolute_mean(algebra, root):
         return NearMiss("L1Norm", "no-fused-operator", "x / ||x|| with the sum of magnitudes")
     if isinstance(algebra.atoms[root], Clamp):
@@ -94,6 +95,20 @@ def recognise(frame: Frame, p: Polynomial) -> Form | NearMiss | None:
     if exponent not in (_MINUS_HALF, -1):
         return NearMiss(statistic.kind, "not-a-normalization", f"the statistic is to the power {exponent}")
     return _numerator(algebra, p, (root, exponent), statistic)
+
+
+def _several_roots(algebra: Algebra, roots: list[int]) -> NearMiss:
+    """x * ||x|| / mean(||x||) (Woo et al., 2023), or something that has no name."""
+    for number in roots:
+        atom = algebra.atoms[number]
+        if isinstance(atom, Power) and _is_mean_of_roots(algebra, atom.of):
+            return NearMiss("GlobalResponseNorm", "no-fused-operator", "x * ||x|| / mean(||x||)")
+    return NearMiss("RMSNorm", "not-a-normalization", "several different roots")
+
+
+def _is_mean_of_roots(algebra: Algebra, under: Polynomial) -> bool:
+    means = [atom for m in under for n, _ in m if isinstance(atom := algebra.atoms[n], Mean)]
+    return any(e == _HALF for mean in means for _, e in mean.of)
 
 
 def has_root(algebra: Algebra, p: Polynomial) -> bool:
@@ -136,8 +151,8 @@ def _deviation(algebra: Algebra, number: int) -> _Statistic | NearMiss:
     epsilon = rest.pop(ONE, 0.0)
     ((monomial, factor), *others) = rest.items()
     inner = monomial[0][0]
-    if others or len(monomial) != 1 or monomial[0][1] != Fraction(1, 2):
-        return _foreign_deviation(algebra, atom.of)
+    if others or len(monomial) != 1 or monomial[0][1] != _HALF:
+        return NearMiss("RMSNorm", "eps-outside-sqrt", "other terms are added to the root")
     statistic = _statistic(algebra, inner)
     if isinstance(statistic, NearMiss):
         return statistic
@@ -147,14 +162,6 @@ def _deviation(algebra: Algebra, number: int) -> _Statistic | NearMiss:
         )
     total = factor * statistic.factor
     return _Statistic(statistic.kind, statistic.axes, statistic.epsilon, total, epsilon / total)
-
-
-def _foreign_deviation(algebra: Algebra, under: Polynomial) -> NearMiss:
-    """A root beside other terms: the mean of roots of ConvNeXt-V2's global response normalization, or not."""
-    means = [atom for m in under for n, _ in m if isinstance(atom := algebra.atoms[n], Mean)]
-    if any(e == Fraction(1, 2) for mean in means for _, e in mean.of):
-        return NearMiss("GlobalResponseNorm", "no-fused-operator", "x * ||x|| / mean(||x||)")
-    return NearMiss("RMSNorm", "eps-outside-sqrt", "other terms are added to the root")
 
 
 def _statistic(algebra: Algebra, root: int) -> _Statistic | NearMiss:
@@ -220,7 +227,7 @@ def _not_a_mean_of_squares(algebra: Algebra, under: Polynomial) -> NearMiss:
     for monomial in under:
         for number, exponent in monomial:
             atom = algebra.atoms[number]
-            if exponent == Fraction(1, 2) and (isinstance(atom, Mean) or _holds_mean(algebra, number)):
+            if exponent == _HALF and (isinstance(atom, Mean) or _holds_mean(algebra, number)):
                 return NearMiss(_looks(algebra, number), "eps-outside-sqrt", "epsilon is added to the root")
             if isinstance(atom, Opaque | Size):
                 return NearMiss("RMSNorm", "divisor!=N", "the statistic is not divided by what it sums")

@@ -16,24 +16,34 @@ import math
 import numpy as np
 import onnx_ir as ir
 
+from normfuse.graph.shapes import Dim
 from normfuse.norms.norm import Norm
 from normfuse.targets.building import Builder
 from normfuse.targets.kernels import has_kernel
-from normfuse.targets.target import Target
+from normfuse.targets.target import LAYER_NORM_OPSET, Target
 
 
 def operator(opset: int, norm: Norm, target: Target) -> str | None:
-    """The operator for a kind; every opset and target has it."""
-    return "InstanceNormalization"
+    """The operator of the core: in types without an InstanceNormalization it is a norm over the last axes."""
+    if has_kernel("InstanceNormalization", target.runtimes, norm.dtype):
+        return "InstanceNormalization"
+    static = all(isinstance(n, int) for n in norm.shape[1:])
+    return "LayerNormalization" if static and (opset >= LAYER_NORM_OPSET or not target.standard) else None
 
 
 def build(builder: Builder, operator: str, target: Target) -> ir.Value:
     """The operator with its scale and bias, on the view where there are groups."""
     norm = builder.norm
-    if norm.kind == "GroupNorm":
-        return _on_view(builder, target)
-    scale, bias = _parameters(builder)
-    return builder.emit(operator, builder.x, scale, bias, epsilon=float(norm.epsilon))
+    if norm.kind == "InstanceNorm" and operator == "InstanceNormalization":
+        scale, bias = _parameters(builder)
+        return builder.emit(operator, builder.x, scale, bias, epsilon=float(norm.epsilon))
+    y = (
+        _on_view(builder, operator)
+        if norm.kind == "GroupNorm"
+        else _core(builder, operator, builder.x, norm.size)
+    )
+    plain = not isinstance(norm.scale, np.ndarray) and not isinstance(norm.bias, np.ndarray)
+    return y if plain and norm.scale == 1 and norm.bias == 0 else _affine(builder, y, target)
 
 
 def _parameters(builder: Builder) -> tuple[ir.Value, ir.Value]:
@@ -42,20 +52,26 @@ def _parameters(builder: Builder) -> tuple[ir.Value, ir.Value]:
     return scale, builder.parameter(builder.norm.bias, (1,), sizes, "bias")
 
 
-def _on_view(builder: Builder, target: Target) -> ir.Value:
+def _core(builder: Builder, operator: str, x: ir.Value, size: tuple[Dim, ...]) -> ir.Value:
+    """(x - mean) / sqrt(var + epsilon) over the last dimensions, `size`, behind the first two of x."""
     norm = builder.norm
-    dtype = norm.dtype.numpy()
+    dtype, epsilon = norm.dtype.numpy(), float(norm.epsilon)
+    if operator == "LayerNormalization":
+        ones = builder.number(np.ones([n for n in size if isinstance(n, int)], dtype), "one")
+        return builder.emit(operator, x, ones, axis=-len(size), epsilon=epsilon)
+    ones = builder.number(np.ones(norm.groups, dtype), "one")
+    zeros = builder.number(np.zeros(norm.groups, dtype), "zero")
+    return builder.emit(operator, x, ones, zeros, epsilon=epsilon)
+
+
+def _on_view(builder: Builder, operator: str) -> ir.Value:
+    norm = builder.norm
     parts = [n for n in norm.shape[1:] if isinstance(n, int)]
     static = len(parts) == len(norm.shape) - 1
     length = math.prod(parts) // norm.groups if static else -1  # 0 images cannot be divided by -1
     groups = builder.number(np.array([0, norm.groups, length], np.int64), "groups")
-    view = builder.emit("Reshape", builder.x, groups)
-    ones = builder.number(np.ones(norm.groups, dtype), "one")
-    zeros = builder.number(np.zeros(norm.groups, dtype), "zero")
-    core = builder.emit("InstanceNormalization", view, ones, zeros, epsilon=float(norm.epsilon))
-    y = builder.emit("Reshape", core, _target_shape(builder))
-    plain = not isinstance(norm.scale, np.ndarray) and not isinstance(norm.bias, np.ndarray)
-    return y if plain and norm.scale == 1 and norm.bias == 0 else _affine(builder, y, target)
+    core = _core(builder, operator, builder.emit("Reshape", builder.x, groups), (length,))
+    return builder.emit("Reshape", core, _target_shape(builder))
 
 
 def _target_shape(builder: Builder) -> ir.Value:

@@ -39,14 +39,14 @@ def _operator(opset: int, norm: Norm, target: Target) -> str | Refusal:
     per_channel = norm.kind in ("InstanceNorm", "GroupNorm")
     family = channels if per_channel else trailing
     operator: str | None = family.operator(opset, norm, target)
+    if norm.deviation_epsilon and norm.kind != "LayerNorm" and target.standard:
+        return Refusal(norm.kind, "eps-outside-sqrt", anchor, "RMSNormalization does not give the deviation")
     if operator is None:
         detail = f"needs opset {needed_opset(norm)}, the model is at {opset}"
         return Refusal(norm.kind, "opset-too-low", anchor, detail)
     if not has_kernel(operator, target.runtimes, norm.dtype):
         detail = f"{target.name} has no {operator} for {norm.dtype.name}"
         return Refusal(norm.kind, "no-kernel", anchor, detail)
-    if norm.deviation_epsilon and operator == "RMSNormalization":
-        return Refusal(norm.kind, "eps-outside-sqrt", anchor, "RMSNormalization does not give the deviation")
     return operator
 
 

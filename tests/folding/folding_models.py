@@ -23,6 +23,8 @@ import small_models
 from normfuse.folding.fold import fold_all
 from normfuse.folding.plan import FoldRecord
 from normfuse.graph.facts import Facts
+from normfuse.model_io import from_proto
+from normfuse.model_io.serialize import to_proto
 from normfuse.norms.refusal import Refusal
 
 Array = np.ndarray[Any, Any]
@@ -58,9 +60,9 @@ class Folded:
 
 def folded(model: onnx.ModelProto, skip: Sequence[str] = ()) -> Folded:
     """Fold a model; `skip` names outputs whose sites are left alone. The result passes the checker."""
-    loaded = ir.from_proto(model)
-    records, refusals = fold_all(Facts(loaded), lambda kind, anchor, output: output in skip)
-    result = ir.to_proto(loaded)
+    source = from_proto(model)
+    records, refusals = fold_all(Facts(source.model), lambda kind, anchor, output: output in skip)
+    result = to_proto(source.model, source)
     onnx.checker.check_model(result)
     return Folded(result, records, refusals)
 

@@ -63,16 +63,11 @@ def test_on_cpu_it_stays_on_the_view_with_one_affine(core):
 
 
 @pytest.mark.parametrize("core", [IN, DECOMPOSED], ids=["instance", "decomposed"])
-@pytest.mark.parametrize("opset", [17, 21])
-def test_the_standard_has_an_operator_for_it(core, opset):
-    text = (
-        core if opset < 18 else core.replace("<axes=[2]>(i)", "(i, two)").replace("<axes=[2]>(s)", "(s, two)")
-    )
-    proto = grouped(text, opset=opset) if "two" not in text else None
-    if proto is None:
-        return
-    result = as_group(proto, "onnx")
-    assert result.operators == {"GroupNormalization": 1}
+def test_on_every_target_it_is_said_in_standard_operators(core):
+    for target in ("onnx", "ort"):
+        result = as_group(grouped(core), target)
+        assert result.operators["InstanceNormalization"] == 1
+        onnx.checker.check_model(result.model, full_check=True)
 
 
 @pytest.mark.parametrize(
