@@ -110,7 +110,7 @@ def _saved(folder: Path, nodes: list[onnx.NodeProto], weights: list[onnx.TensorP
     end = sum(4 * int(np.prod(t.dims)) for t in weights if t.data_location == TensorProto.EXTERNAL)
     with (folder / "m.onnx.data").open("wb") as data:
         data.truncate(end)
-        for offset in range(0, end, max(end // 64, 1)):
+        for offset in range(0, end, max(end // 64 // 4096 * 4096, 4096)):
             data.seek(offset)
             data.write(
                 np.random.default_rng(offset).normal(size=256).astype(np.float32).tobytes()[: end - offset]

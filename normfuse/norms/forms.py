@@ -82,9 +82,11 @@ def recognise(frame: Frame, p: Polynomial) -> Form | NearMiss | None:
     roots = [(m, n, e) for m in p for n, e in m if _is_root(algebra, n, e)]
     if not roots:
         return None
+    if _is_global_response(algebra, p):
+        return NearMiss("GlobalResponseNorm", "no-fused-operator", "x * ||x|| / mean(||x||)")
     root, exponent = roots[0][1], roots[0][2]
     if any((n, e) != (root, exponent) for _, n, e in roots):
-        return _several_roots(algebra, [n for _, n, _ in roots])
+        return NearMiss("RMSNorm", "not-a-normalization", "several different roots")
     if _is_absolute_mean(algebra, root):
         return NearMiss("L1Norm", "no-fused-operator", "x / ||x|| with the sum of magnitudes")
     if isinstance(algebra.atoms[root], Clamp):
@@ -97,13 +99,10 @@ def recognise(frame: Frame, p: Polynomial) -> Form | NearMiss | None:
     return _numerator(algebra, p, (root, exponent), statistic)
 
 
-def _several_roots(algebra: Algebra, roots: list[int]) -> NearMiss:
-    """x * ||x|| / mean(||x||) (Woo et al., 2023), or something that has no name."""
-    for number in roots:
-        atom = algebra.atoms[number]
-        if isinstance(atom, Power) and _is_mean_of_roots(algebra, atom.of):
-            return NearMiss("GlobalResponseNorm", "no-fused-operator", "x * ||x|| / mean(||x||)")
-    return NearMiss("RMSNorm", "not-a-normalization", "several different roots")
+def _is_global_response(algebra: Algebra, p: Polynomial) -> bool:
+    """Whether something is divided by a mean of roots: x * ||x|| / mean(||x||) (Woo et al., 2023)."""
+    divisors = (algebra.atoms[n] for m in p for n, e in m if e == -1)
+    return any(isinstance(atom, Power) and _is_mean_of_roots(algebra, atom.of) for atom in divisors)
 
 
 def _is_mean_of_roots(algebra: Algebra, under: Polynomial) -> bool:

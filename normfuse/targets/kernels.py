@@ -17,7 +17,7 @@ KERNELS: dict[tuple[str, str], frozenset[ir.DataType]] = {
     ("RMSNormalization", "cpu"): ALL_FLOATS - {_BF16},
     ("InstanceNormalization", "cpu"): frozenset({_F32, _F16}),
     ("BatchNormalization", "cpu"): frozenset({_F32, _F16, _F64}),
-    ("LRN", "cpu"): frozenset({_F32}),
+    ("LRN", "cpu"): frozenset({_F32, _F16}),
     ("LRN", "cuda"): frozenset({_F32, _F16, _F64}),
     ("LRN", "standard"): ALL_FLOATS,
     ("LayerNormalization", "cuda"): ALL_FLOATS,

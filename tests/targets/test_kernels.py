@@ -17,21 +17,23 @@ OPSETS = {
     "RMSNormalization": (23, 24),
     "InstanceNormalization": (17, 22),
     "BatchNormalization": (14, 15),
+    "LRN": (13, 17),
 }
-OPERANDS = {"BatchNormalization": 5, "InstanceNormalization": 3}
+OPERANDS = {"BatchNormalization": 5, "InstanceNormalization": 3, "LRN": 1}
+ATTRIBUTES = {"LRN": {"size": 3}}
 CPU = [(op, dtype) for op, runtime in KERNELS if runtime == "cpu" for dtype in sorted(ALL_FLOATS)]
 
 
 def single(operator: str, dtype: ir.DataType, opset: int) -> onnx.ModelProto:
     """A model of one node."""
     vectors = [f"p{k}" for k in range(OPERANDS.get(operator, 2) - 1)]
-    info = [helper.make_tensor_value_info("x", int(dtype), [2, 4, 4])]
+    info = [helper.make_tensor_value_info("x", int(dtype), [2, 4, 4, 4])]
     info += [helper.make_tensor_value_info(p, int(dtype), [4]) for p in vectors]
     graph = helper.make_graph(
-        [helper.make_node(operator, ["x", *vectors], ["y"])],
+        [helper.make_node(operator, ["x", *vectors], ["y"], **ATTRIBUTES.get(operator, {}))],
         "single",
         info,
-        [helper.make_tensor_value_info("y", int(dtype), [2, 4, 4])],
+        [helper.make_tensor_value_info("y", int(dtype), [2, 4, 4, 4])],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
 

@@ -22,7 +22,7 @@ from onnxruntime.capi import onnxruntime_pybind11_state as errors
 from .exporting import DTYPES, sample
 from .table import Spelling, Way
 
-SLACK = {"fp32": 64 * 2.0**-23, "fp16": 4 * 2.0**-10, "bf16": 64 * 2.0**-23}
+SLACK = {"fp32": 64 * 2.0**-23, "fp16": 4 * 2.0**-10, "bf16": 2.0**-7}
 CANNOT_RUN = (errors.Fail, errors.NotImplemented, errors.InvalidGraph)
 Tensors = tuple[torch.Tensor, ...]
 

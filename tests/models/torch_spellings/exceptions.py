@@ -8,6 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 REFUSED: dict[tuple[str, str], str] = {
+    # the affine goes through a Gather whose indices are computed from the batch
+    ("gn", "fp32-dyd~18"): "statistics-of-another-tensor",
+    ("gn_1d", "fp32-dyd~18"): "statistics-of-another-tensor",
+    ("gn_silu", "fp32-dyd~18"): "statistics-of-another-tensor",
+    ("gn_sigmul", "fp32-dyd~18"): "statistics-of-another-tensor",
+    ("gn_ada", "fp32-dyd~18"): "statistics-of-another-tensor",
     # torch writes a bias of shape (8, 2) here, which no runtime accepts
     ("conv3d_bn", "fp32-dyraw18"): "not-per-channel",
 }
