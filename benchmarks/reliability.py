@@ -127,7 +127,7 @@ def weights(folder: Path, peers: str) -> None:
 
 def kills(folder: Path, peers: str) -> None:
     """Killed 200 times at random moments, each time into the same output."""
-    path, out = size.one_weight(folder, 0.01), folder / "out" / "out.onnx"
+    path, out = size.one_weight(folder, 0.05), folder / "out" / "out.onnx"
     out.parent.mkdir()
     line = [*NORMFUSE, str(path), "-o", str(out), "--no-verify", "--quiet"]
     usual = min(run(line).wall for _ in range(3))
@@ -136,7 +136,7 @@ def kills(folder: Path, peers: str) -> None:
     for _ in range(200):
         out.unlink(missing_ok=True)
         child = subprocess.Popen(line, stderr=subprocess.DEVNULL)
-        time.sleep(moment.uniform(0.7, 1.3) * usual)
+        time.sleep(moment.uniform(0.5, 1.1) * usual)
         child.send_signal(signal.SIGKILL)
         child.wait()
         strays += any(p.name.startswith(".normfuse") for p in out.parent.iterdir())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from folding_models import folded
-from networks import NETWORKS, exported
+from torch_networks import NETWORKS, exported
 from small_models import ALL, OFF, run
 
 pytestmark = pytest.mark.slow

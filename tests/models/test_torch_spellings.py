@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
 from torch_spellings import exceptions
 from torch_spellings.table import SPELLINGS, ways
@@ -39,6 +41,22 @@ def test_an_export_ends_as_asked(module, way, outcome_of) -> None:
     result = outcome_of(module, way)
 
     assert result.verdict == "as-asked", result
+
+
+@pytest.mark.parametrize("parameter", ["norm.weight", "norm.bias"])
+def test_the_comparison_notices_a_parameter_that_is_forgotten(parameter: str, tmp_path: Path) -> None:
+    from torch_spellings.comparing import compare
+    from torch_spellings.exporting import export
+
+    spelling, changed = SPELLINGS["ln"], tmp_path / "changed.onnx"
+    way = next(w for w in ways(spelling) if w.name == "fp32-ts13")
+    model = onnx.load(export(spelling, way))
+    tensor = next(each for each in model.graph.initializer if each.name == parameter)
+    tensor.raw_data = np.full(tuple(tensor.dims), float(parameter == "norm.weight"), np.float32).tobytes()
+    onnx.save(model, changed)
+
+    assert compare(spelling, way, export(spelling, way), export(spelling, way)) == ""
+    assert compare(spelling, way, export(spelling, way), changed).startswith("error")
 
 
 @pytest.mark.slow
