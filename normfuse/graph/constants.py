@@ -20,23 +20,10 @@ import onnx_ir as ir
 
 from normfuse.graph.shapes import Shapes
 
-FOLDABLE = frozenset(
-    (
-        *("Abs", "Add", "Div", "Equal", "Exp", "Mul", "Neg", "Pow", "Reciprocal", "Sqrt", "Sub", "Where"),
-        *(
-            "Cast",
-            "CastLike",
-            "Identity",
-            "Concat",
-            "ConstantOfShape",
-            "Expand",
-            "Flatten",
-            "Gather",
-            "Range",
-        ),
-        *("ReduceProd", "Reshape", "Shape", "Slice", "Squeeze", "Transpose", "Unsqueeze"),
-    )
-)
+_ARITHMETIC = ("Abs", "Add", "Div", "Equal", "Exp", "Mul", "Neg", "Pow", "Reciprocal", "Sqrt", "Sub", "Where")
+_COPIES = ("Cast", "CastLike", "Identity", "Concat", "ConstantOfShape", "Expand", "Gather", "Range", "Tile")
+_VIEWS = ("Flatten", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
+FOLDABLE = frozenset((*_ARITHMETIC, *_COPIES, *_VIEWS, "ReduceProd", "Shape"))
 MAX_ELEMENTS = 1 << 22
 MAX_CHAIN = 12
 
@@ -169,7 +156,7 @@ def evaluate(
     """
     from onnx.reference import ReferenceEvaluator
 
-    if node.op_type in ("Expand", "ConstantOfShape") and not _modest(arrays[-1]):
+    if node.op_type in ("Expand", "ConstantOfShape", "Tile") and not _is_modest(arrays):
         return None
     names = ["" if array is None else f"i{k}" for k, array in enumerate(arrays)]
     proto = onnx.helper.make_node(node.op_type, names, ["o"])
@@ -190,8 +177,13 @@ def evaluate(
     return np.asarray(result)
 
 
-def _modest(shape: np.ndarray[Any, Any] | None) -> bool:
-    return shape is not None and 0 <= math.prod(int(d) for d in shape.reshape(-1)) <= MAX_ELEMENTS
+def _is_modest(arrays: list[np.ndarray[Any, Any] | None]) -> bool:
+    """Whether the operator's last operand, a shape or a number of repeats, makes no huge tensor."""
+    target = arrays[-1]
+    if target is None:
+        return False
+    data = arrays[0].size if arrays[0] is not None and len(arrays) > 1 else 1
+    return 0 <= data * math.prod(int(d) for d in target.reshape(-1)) <= MAX_ELEMENTS
 
 
 def _element_type(array: np.ndarray[Any, Any]) -> int:

@@ -92,8 +92,8 @@ class _Scope:
 
     def _nodes(self, nodes: Sequence[onnx.NodeProto]) -> None:
         for node in nodes:
-            for text in (node.op_type, node.domain, node.name, *node.output):
-                self._text(text, "a node")
+            outputs = list(node.output)
+            self._texts([node.op_type, node.domain, node.name, *outputs])
             try:
                 check_node(node, self.opsets)
             except InvalidNode as error:
@@ -103,7 +103,7 @@ class _Scope:
                     raise self._undefined(node, name, nodes)
             for attribute in node.attribute:
                 self._subgraphs(node, attribute)
-            for name in node.output:
+            for name in outputs:
                 if name and name in self.names:
                     raise InputError(
                         f"{self.where}: {name!r} is defined twice, the second time by {describe(node)}"
@@ -121,6 +121,14 @@ class _Scope:
         for graph in inner:
             title = f"the {attribute.name} of {describe(node)}"
             _Scope(self.where, [*self.outer, self.names], title, self.opsets).graph(graph)
+
+    def _texts(self, names: list[str]) -> None:
+        """All names of a node at once: joining them fails where one is no text, and costs next to nothing."""
+        try:
+            "".join(names)
+        except TypeError:
+            for name in names:
+                self._text(name, "a node")
 
     def _text(self, name: object, of: str) -> None:
         if not isinstance(name, str):  # protobuf hands out bytes where they are no UTF-8

@@ -102,11 +102,6 @@ def ways(spelling: Spelling) -> Iterator[Way]:
         yield from (Way(exporter, opset, dtype) for exporter, opset in half)
 
 
-def way(name: str) -> Way:
-    """The way of a name such as fp32-ts~16."""
-    return next(way for spelling in SPELLINGS.values() for way in ways(spelling) if way.name == name)
-
-
 Row = tuple[str, str, Expectation] | tuple[str, str, Expectation, dict[str, Any]]
 
 _LAYER_NORMS: tuple[Row, ...] = (
