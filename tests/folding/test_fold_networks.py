@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from folding_models import folded
-from torch_networks import NETWORKS, exported
 from small_models import ALL, OFF, run
+from torch_networks import NETWORKS, exported
 
 pytestmark = pytest.mark.slow
 
