@@ -263,8 +263,13 @@ def _left(refusal: Refusal) -> Site:
 
 
 def _fold(facts: Facts, target: Target, leave: Leave, done: Rewritten) -> None:
+    taken_back: dict[ir.Node, str] = {}  # the anchors of folds that failed their check, with their outputs
+
     def excluded(kind: str, anchor: ir.Node, output: str) -> bool:
-        return leave(kind, anchor.name or output, output) is not None
+        reason = leave(kind, anchor.name or output, output)
+        if reason == "rolled-back":
+            taken_back[anchor] = output
+        return reason is not None
 
     folds, refusals = fold_all(facts, excluded)
     if target.rejoins_affines:
@@ -288,8 +293,9 @@ def _fold(facts: Facts, target: Target, leave: Leave, done: Rewritten) -> None:
         if refusal.node in done.written:
             continue
         site = _left(refusal)
-        if leave(refusal.kind, site.anchor, site.output) == "rolled-back":
-            site = dataclasses.replace(site, status="rolled-back", reason="rolled-back")
+        if refusal.node in taken_back:
+            output = taken_back[refusal.node]
+            site = dataclasses.replace(site, status="rolled-back", reason="rolled-back", output=output)
         done.sites.append(site)
 
 

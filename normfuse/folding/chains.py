@@ -20,6 +20,7 @@ from normfuse.folding.elementwise import Step
 from normfuse.folding.ledger import Ledger
 from normfuse.folding.plan import FoldRecord, anchor_of, sole_reader
 from normfuse.folding.reach import NORMS
+from normfuse.folding.weights import max_bias
 from normfuse.graph import surgery
 from normfuse.graph.facts import Facts
 
@@ -142,7 +143,7 @@ def _merge(facts: Facts, chain: Chain) -> Sequence[ir.Node]:
         return _merge_into_norm(facts, chain, norm.node)
     affine, dtype = chain.affine, facts.shapes.dtype(chain.output)
     wanted = [("Mul", affine.scale)] * affine.scales + [("Add", affine.shift)] * affine.moves
-    if not 0 < len(wanted) < len(chain.steps):
+    if not 0 < len(wanted) < len(chain.steps) or _may_overflow(chain, dtype):
         return ()
     constants = [(op, _rounded(array, dtype)) for op, array in wanted]
     if any(array is None for _, array in constants):
@@ -160,6 +161,13 @@ def _merge(facts: Facts, chain: Chain) -> Sequence[ir.Node]:
         facts.shapes.same_as(value, chain.output)
     surgery.replace(facts, chain.output, nodes, value)
     return nodes
+
+
+def _may_overflow(chain: Chain, dtype: ir.DataType | None) -> bool:
+    """Whether the product before the new shift may overflow where those before the old shifts did not."""
+    known = max(float(np.abs(step.affine.shift).max(initial=0)) for step in chain.steps)
+    largest = float(np.abs(chain.affine.shift).max(initial=0))
+    return dtype is None or largest > max(max_bias(dtype), known)
 
 
 def _merge_into_norm(facts: Facts, chain: Chain, norm: ir.Node) -> Sequence[ir.Node]:

@@ -44,6 +44,8 @@ def average_keeps_constants(node: ir.Node) -> bool:
     Padding that is counted pulls the border towards 0; whether a window that ceil_mode lets stand out
     counts the part outside has changed between versions of the operator.
     """
+    if _sees_only_padding(node):
+        return False
     if not node.attributes.get_int("count_include_pad", 0):
         return True
     return not is_padded(node) and not node.attributes.get_int("ceil_mode", 0)
@@ -54,6 +56,11 @@ def is_padded(node: ir.Node) -> bool:
     if node.attributes.get_string("auto_pad", "NOTSET") in ("SAME_UPPER", "SAME_LOWER"):
         return True
     return any(node.attributes.get_ints("pads", ()))
+
+
+def _sees_only_padding(node: ir.Node) -> bool:
+    """Whether a window of this pool may hold padding alone: dilated, it can reach over the whole image."""
+    return is_padded(node) and any(step != 1 for step in node.attributes.get_ints("dilations", ()))
 
 
 def _ends(node: ir.Node, back: bool) -> tuple[ir.Value | None, ir.Value]:
@@ -98,6 +105,8 @@ def _max_pool(facts: Facts, node: ir.Node, at: ir.Value, affine: Affine, back: b
         return Stop("activation-between", f"{_name(node)}, and the scale of channel {channel} is negative")
     if any(out.uses() or out.is_graph_output() for out in node.outputs[1:]):
         return Stop("activation-between", f"the indices of {_name(node)} are used")
+    if _sees_only_padding(node):
+        return Stop("padding-not-invariant", f"{_name(node)} may see padding alone", reached=True)
     return _spatial(facts, node, at, affine, back)
 
 
@@ -109,14 +118,62 @@ def _pad(facts: Facts, node: ir.Node, at: ir.Value, affine: Affine, back: bool) 
             value = float("nan") if known is None else known
         if affine.moves or value != 0.0:
             return Stop("padding-not-invariant", f"{_name(node)} pads with a constant", reached=True)
+    if not affine.varies().isdisjoint(_padded_axes(facts, node, affine.rank)):
+        return Stop("not-per-channel", f"{_name(node)} may move the channels", reached=True)
     return _spatial(facts, node, at, affine, back)
+
+
+def _padded_axes(facts: Facts, node: ir.Node, rank: int) -> frozenset[int]:
+    """The axes that a Pad changes, all where that is not known.
+
+    One that crops as much as it adds keeps the size of an axis and moves what stands along it.
+    """
+    everywhere = frozenset(range(rank))
+    pads: Sequence[int] | None = node.attributes.get_ints("pads", None)
+    axes: Sequence[int] | None = range(rank)
+    if pads is None and len(node.inputs) > 1:
+        pads = facts.static_integers(node.inputs[1])
+    if len(node.inputs) > 3 and node.inputs[3] is not None:
+        axes = facts.static_integers(node.inputs[3])
+    if pads is None or axes is None or len(pads) != 2 * len(axes):
+        return everywhere
+    return frozenset(axis % rank for k, axis in enumerate(axes) if pads[k] or pads[k + len(axes)])
 
 
 def _resize(facts: Facts, node: ir.Node, at: ir.Value, affine: Affine, back: bool) -> Moved | Stop:
     crops = node.attributes.get_string("coordinate_transformation_mode", "") == "tf_crop_and_resize"
     if crops or node.attributes.get_string("mode", "nearest") != "nearest":
         return Stop("activation-between", f"{_name(node)} interpolates")
+    if not affine.varies().isdisjoint(_scaled_axes(facts, node, affine.rank)):
+        return Stop("not-per-channel", f"{_name(node)} may move the channels", reached=True)
     return _spatial(facts, node, at, affine, back)
+
+
+def _scaled_axes(facts: Facts, node: ir.Node, rank: int) -> frozenset[int]:
+    """The axes that a Resize changes, all where that is not known.
+
+    At 1.1 times the size 6 channels stay 6, and are others.
+    """
+    index = 1 if facts.opset < 11 else 2
+    operand = node.inputs[index] if len(node.inputs) > index else None
+    scales: Sequence[float] | None = node.attributes.get_floats("scales", None)
+    if operand is not None and facts.shapes.of(operand) != (0,):
+        array = facts.constants.get(operand)
+        scales = None if array is None else [float(scale) for scale in array.reshape(-1)]
+    elif scales is None:
+        return _resized_axes(facts, node, rank)
+    axes = node.attributes.get_ints("axes", range(rank))
+    if scales is None or len(scales) != len(axes):
+        return frozenset(range(rank))
+    return frozenset(axis % rank for axis, scale in zip(axes, scales, strict=True) if scale != 1.0)
+
+
+def _resized_axes(facts: Facts, node: ir.Node, rank: int) -> frozenset[int]:
+    """The axes that have another size behind a node, or may have."""
+    source, target = facts.shapes.of(node.inputs[0]), facts.shapes.of(node.outputs[0])
+    if source is None or target is None or len(source) != len(target):
+        return frozenset(range(rank))
+    return frozenset(axis for axis in range(rank) if source[axis] != target[axis])
 
 
 def _shuffle(facts: Facts, node: ir.Node, at: ir.Value, affine: Affine, back: bool) -> Moved | Stop:
@@ -146,11 +203,8 @@ def _shuffle(facts: Facts, node: ir.Node, at: ir.Value, affine: Affine, back: bo
 
 def _spatial(facts: Facts, node: ir.Node, at: ir.Value, affine: Affine, back: bool) -> Moved | Stop:
     """Operators that work on axes 2 and up and leave batch and channel where they are."""
-    here, there = _ends(node, back)
-    source, target = facts.shapes.of(here), facts.shapes.of(there)
-    if source is None or target is None or len(source) != len(target):
-        return _unknown(node)
-    if any(axis >= 2 or source[axis] != target[axis] for axis in affine.varies()):
+    _, there = _ends(node, back)
+    if any(axis >= 2 for axis in affine.varies()):
         return Stop("not-per-channel", f"the affine varies along what {_name(node)} mixes", reached=True)
     return [(there, affine)]
 

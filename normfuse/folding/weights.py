@@ -25,8 +25,8 @@ from normfuse.graph.facts import Facts
 
 BLOCK = 1 << 22
 """Elements that are scaled at a time: float64 copies of large weights would not fit in memory."""
-MAX_HALF_BIAS = 1024.0
-"""The largest new bias in float16.
+MAX_BIAS = 1 / 64
+"""The largest new bias, as a share of the largest number of the data type.
 
 Where a runtime adds the bias in a step of its own, the sum before it may overflow although the result does
 not. With a bias this small it cannot, short of the last hundredth of the range.
@@ -119,15 +119,20 @@ def _bias(facts: Facts, leaf: Leaf) -> Array | Stop | None:
 
 
 def _too_large(leaf: Leaf, before: Array, bias: Array, dtype: ir.DataType) -> Stop | None:
-    """Why a bias that half precision can hold is too large for it all the same, or None."""
-    if dtype.itemsize != 2:
-        return None
-    largest, known = float(np.abs(bias).max()), float(np.abs(before).max())
-    if dtype == ir.DataType.FLOAT16 and largest > max(MAX_HALF_BIAS, known):
+    """Why a bias that the data type can hold is too large for it all the same, or None."""
+    largest, known = float(np.abs(bias).max(initial=0)), float(np.abs(before).max(initial=0))
+    # behind, a scale up to 1 only makes the sum smaller than the model itself has computed
+    added = np.where(np.abs(leaf.affine.scale) > 1, bias, 0.0) if leaf.behind else bias
+    if float(np.abs(added).max(initial=0)) > max(max_bias(dtype), known):
         return Stop("fold-overflow", f"the sum before a bias of {largest:g} may overflow", reached=True)
-    if not leaf.behind and largest > max(MAX_HALF_PASSED_ON, known):
+    if dtype.itemsize == 2 and not leaf.behind and largest > max(MAX_HALF_PASSED_ON, known):
         return Stop("precision", f"the bias would become {largest:g}, and be rounded as that", reached=True)
     return None
+
+
+def max_bias(dtype: ir.DataType) -> float:
+    """The largest new bias in a data type."""
+    return float(ml_dtypes.finfo(dtype.numpy()).max) * MAX_BIAS  # type: ignore[no-untyped-call]
 
 
 def _old_bias(facts: Facts, leaf: Leaf) -> Array | Stop | None:

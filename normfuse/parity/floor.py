@@ -20,7 +20,7 @@ from normfuse.parity.compare import Distance, distance
 from normfuse.parity.dtypes import is_float
 from normfuse.parity.inputs import Trial
 from normfuse.parity.model import FLOATS, Model, constant_of
-from normfuse.parity.noise import nudge, nudge_all
+from normfuse.parity.noise import lengths, nudge, nudge_all
 from normfuse.parity.propagate import site_noise
 from normfuse.parity.roles import role_of
 from normfuse.parity.sessions import Runner, RuntimeRefusalError, open_variant
@@ -82,7 +82,7 @@ class Floor:
         rng = np.random.default_rng(self.settings.seed + 2)
         proto = onnx.ModelProto()
         proto.CopyFrom(self.proto or self.model.light.proto)
-        fixed = _sizes(proto)
+        fixed = lengths(proto)
         for tensor, name in _inside(proto):
             if name not in fixed and (names is None or name in names):
                 tensor.CopyFrom(numpy_helper.from_array(nudge(self.model.array(tensor), rng), tensor.name))
@@ -110,11 +110,6 @@ def _inside(proto: onnx.ModelProto) -> Iterator[tuple[TensorProto, str]]:
         constant = constant_of(node)
         if constant is not None and _is_weight(constant):
             yield constant, node.output[0]
-
-
-def _sizes(proto: onnx.ModelProto) -> set[str]:
-    """Floats that say how large something becomes; a nudge would give another shape."""
-    return {n for node in proto.graph.node if node.op_type in ("Resize", "Upsample") for n in node.input[1:]}
 
 
 def _is_weight(tensor: TensorProto) -> bool:

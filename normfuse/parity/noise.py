@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import onnx
 from numpy.random import Generator
 
 from normfuse.parity.dtypes import is_float
@@ -49,3 +50,8 @@ def nudge_halfway(array: Array, rng: Generator) -> Array:
 def nudge_all(feed: Mapping[str, Array], rng: Generator) -> dict[str, Array]:
     """Every float value of a mapping moved by one ulp."""
     return {name: nudge(value, rng) for name, value in feed.items()}
+
+
+def lengths(proto: onnx.ModelProto) -> set[str]:
+    """Floats that say how large something becomes; a nudge would give another shape."""
+    return {n for node in proto.graph.node if node.op_type in ("Resize", "Upsample") for n in node.input[1:]}

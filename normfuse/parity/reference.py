@@ -19,7 +19,7 @@ from onnx import AttributeProto, TensorProto, numpy_helper
 
 from normfuse.parity.dtypes import is_float
 from normfuse.parity.model import FLOATS, subgraphs
-from normfuse.parity.noise import nudge_halfway
+from normfuse.parity.noise import lengths, nudge_halfway
 from normfuse.parity.settings import Array
 
 # Attributes that name a data type to compute in or to cast to.
@@ -96,7 +96,10 @@ class Float64:
     def nudged(self, rng: Generator) -> Mapping[str, Array]:
         """The constants moved by half an ulp; drawn once, for they are the same on every input."""
         if not self._nudged:
-            self._nudged.update({k: nudge_halfway(v, rng) for k, v in self.constants.items()})
+            fixed = lengths(self.proto)
+            for name in sorted(self.constants):
+                array = self.constants[name]
+                self._nudged[name] = array if name in fixed else nudge_halfway(array, rng)
         return self._nudged
 
     def output(self, feed: Mapping[str, Array], constants: Mapping[str, Array] | None = None) -> Array:

@@ -100,7 +100,7 @@ class Sides:
         return np.asarray(values[self.output]), moved, least, terms
 
     def _moved(self, truth: Float64, feed: Mapping[str, Array], rng: Generator) -> Array:
-        inputs = {k: nudge_halfway(v, rng) for k, v in feed.items()}
+        inputs = {k: nudge_halfway(feed[k], rng) for k in sorted(feed)}
         return truth.output(inputs, truth.nudged(rng))
 
     def _of_one_element(self, truth: Float64, feed: Mapping[str, Array], rng: Generator) -> float:

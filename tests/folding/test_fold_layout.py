@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from folding_models import assert_folds, assert_left, built, folded, norm, normal
+from folding_models import Array, assert_folds, assert_left, built, folded, norm, normal
 from small_models import assert_agree
 
 CONV = {"w": normal(6, 4, 3, 3)}
@@ -288,3 +288,77 @@ def test_two_transposes_that_are_no_inverses_stay() -> None:
     body = "c = Conv(x, w) t = Transpose<perm=[0,2,3,1]>(c) n = Mul(t, s) y = Transpose<perm=[0,2,3,1]>(n)"
     model = built(body, x="float[2,4,9,9]", out="float[2,7,6,7]", s=normal(6), **CONV)
     assert_folds(model, Conv=1, Transpose=2)
+
+
+MOVES_CHANNELS = {
+    "cropped-and-padded": ('Pad<mode="edge">(c, pads)', {"pads": np.array([0, 1, 0, 0, 0, -1, 0, 0])}),
+    "of-one-axis": ('Pad<mode="edge">(c, pads, , axes)', {"pads": np.array([1, -1]), "axes": np.array([1])}),
+    "scaled-by-a-little": (
+        'Resize<mode="nearest", coordinate_transformation_mode="asymmetric">(c, , scales)',
+        {"scales": np.array([1, 1.15, 1, 1], np.float32)},
+    ),
+}
+
+
+@pytest.mark.parametrize(("between", "constants"), MOVES_CHANNELS.values(), ids=MOVES_CHANNELS)
+def test_as_many_channels_need_not_be_the_same_channels(between: str, constants: dict[str, Array]) -> None:
+    model = built(
+        f"c = Conv(x, w) p = {between} y = BN(p, *n)",
+        x="float[2,4,9,9]",
+        out="float[2,6,7,7]",
+        opset=18,
+        **constants,
+        **CONV,
+        **norm("n", 6),
+    )
+    assert_left(model, "not-per-channel")
+
+
+def test_channels_that_a_pad_moves_are_not_those_of_the_conv_behind() -> None:
+    pads = np.array([0, 1, 0, 0, 0, -1, 0, 0])
+    body = 'n = Mul(x, s) m = Add(n, s) p = Pad<mode="edge">(m, pads) y = Conv(p, w)'
+    model = built(body, x="float[2,4,9,9]", out="float[2,6,7,7]", s=normal(4, 1, 1), pads=pads, **CONV)
+    assert folded(model).operators == {"Mul": 1, "Add": 1, "Pad": 1, "Conv": 1}
+
+
+SCALES, SIZES = np.array([1, 1, 2, 2], np.float32), np.array([2, 6, 14, 14])
+ENLARGES = {
+    "upsample-7": (7, "Upsample<scales=[1.0,1.0,2.0,2.0]>(c)", {}),
+    "upsample-9": (9, "Upsample(c, scales)", {"scales": SCALES}),
+    "resize-10": (10, "Resize(c, scales)", {"scales": SCALES}),
+    "resize-11": (11, "Resize(c, none, none, sizes)", {"none": np.zeros(0, np.float32), "sizes": SIZES}),
+    "resize-17": (17, "Resize(c, , scales)", {"scales": SCALES}),
+    "resize-18": (18, "Resize<axes=[2,3]>(c, , scales)", {"scales": SCALES[2:]}),
+    "pad-8": (8, 'Pad<mode="reflect", pads=[0,0,3,3,0,0,4,4]>(c)', {}),
+    "pad-18": (18, 'Pad<mode="reflect">(c, pads, , axes)', {"pads": np.array([3, 3, 4, 4]), "axes": [2, -1]}),
+}
+
+
+@pytest.mark.parametrize(("opset", "between", "constants"), ENLARGES.values(), ids=ENLARGES)
+def test_images_that_are_enlarged_keep_their_channels(
+    opset: int, between: str, constants: dict[str, Array]
+) -> None:
+    model = built(
+        f"c = Conv(x, w) r = {between} y = BN(r, *n)",
+        x="float[2,4,9,9]",
+        out="float[2,6,14,14]",
+        opset=opset,
+        **{name: np.asarray(array) for name, array in constants.items()},
+        **CONV,
+        **norm("n", 6),
+    )
+    assert_folds(model, Conv=1, **{between.split("(")[0].split("<")[0]: 1})
+
+
+@pytest.mark.parametrize("pool", ["MaxPool", "AveragePool"])
+def test_a_window_of_padding_alone_is_no_number_of_the_image(pool: str) -> None:
+    parameters = {name: np.abs(values) for name, values in norm("n", 6).items()}
+    model = built(
+        f"c = Conv(x, w) p = {pool}<kernel_shape=[2,2], dilations=[3,3], pads=[1,1,1,1]>(c) y = BN(p, *n)",
+        x="float[1,4,4,4]",
+        out="float[1,6,1,1]",
+        opset=19,
+        **CONV,
+        **parameters,
+    )
+    assert_left(model, "padding-not-invariant")

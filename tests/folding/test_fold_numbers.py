@@ -143,6 +143,54 @@ def test_a_large_shift_is_not_passed_on_in_half_precision() -> None:
         assert folded(model).reasons == reasons
 
 
+def test_a_sum_that_overflows_before_its_bias_is_left_in_single_precision_as_well() -> None:
+    """x * w * 3 is beyond float32 although (x * w + t) * 3 is not."""
+    model = built(
+        "c = Conv(x, w) a = Add(c, t) y = Mul(a, three)",
+        x="float[1,1,1,1]",
+        out="float[1,1,1,1]",
+        w=np.full((1, 1, 1, 1), 2e38, np.float32),
+        t=np.full((1, 1, 1), -1e38, np.float32),
+        three=np.float32(3),
+    )
+    done = folded(model)
+    assert done.operators == {"Conv": 1, "Mul": 1}
+    x = {"x": np.full((1, 1, 1, 1), 0.9, np.float32)}
+    assert np.isfinite(run(model, x)[0]).all()
+    assert np.isfinite(run(done.model, x)[0]).all()
+
+
+@pytest.mark.parametrize(("scale", "left"), [(1.0, {}), (0.5, {}), (-1.0, {}), (4.0, {"Mul": 1})])
+def test_a_large_bias_that_stood_behind_the_same_sum_folds(scale: float, left: dict[str, int]) -> None:
+    model = built(
+        "c = Conv(x, w) a = Add(c, t) y = Mul(a, s)",
+        x="float16[1,4,9,9]",
+        out="float16[1,6,7,7]",
+        w=normal(6, 4, 3, 3, dtype=HALF),
+        t=np.full((6, 1, 1), 3000, HALF),
+        s=np.full((6, 1, 1), scale, HALF),
+    )
+    done = folded(model)
+    assert done.operators == {"Conv": 1, **left}
+    assert_agree(model, done.model, tolerance=2e-3)
+
+
+def test_a_row_of_affines_does_not_overflow_before_its_new_shift() -> None:
+    """(x * 200 - 320) * 200 is a number where x * 40000 - 64000 is not."""
+    model = built(
+        "m = Mul(x, a) b = Add(m, t) y = Mul(b, a)",
+        x="float16[1,4]",
+        out="float16[1,4]",
+        a=np.full(4, 200, HALF),
+        t=np.full(4, -320, HALF),
+    )
+    done = folded(model)
+    x = {"x": np.full((1, 4), 1.7, HALF)}
+    (before,), (after,) = run(model, x), run(done.model, x)
+    assert np.isfinite(before).all()
+    np.testing.assert_array_equal(after, before)
+
+
 def test_double_precision_is_kept() -> None:
     model = built(
         "m = MatMul(x, w) y = BN(m, *n)",

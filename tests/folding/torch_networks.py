@@ -192,6 +192,29 @@ def perceptron() -> nn.Module:
     return nn.Sequential(*first, nn.ReLU(), nn.BatchNorm1d(16), nn.Linear(16, 3))
 
 
+class PreActivation(nn.Module):
+    """Norms stand in front of their activations: the first of each block stays, the second folds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 16, 3, padding=1, bias=False)
+        self.blocks = nn.ModuleList(self.block() for _ in range(3))
+        self.norm, self.head = nn.BatchNorm2d(16), nn.Linear(16, 5)
+
+    @staticmethod
+    def block() -> nn.Sequential:
+        first = [nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1, bias=False)]
+        return nn.Sequential(
+            *first, nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 16, 3, padding=1, bias=False)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.stem(x)
+        for block in self.blocks:
+            x = x + block(x)
+        return self.head(torch.relu(self.norm(x)).mean((2, 3)))
+
+
 @dataclass(frozen=True)
 class Network:
     """build: the module. shape: of its input. stays: how many of its norms cannot be folded."""
@@ -210,13 +233,18 @@ NETWORKS = {
     "pointnet": Network(PointNet, (2, 9, 3)),
     "levit": Network(LeViT, (2, 9, 16)),
     "perceptron": Network(perceptron, (4, 8)),
+    "preactivation": Network(PreActivation, (2, 3, 16, 16), stays=4),
 }
 
 
 def exported(name: str, exporter: str) -> onnx.ModelProto:
+    """One of NETWORKS as torch exports it."""
+    return export(NETWORKS[name], exporter)
+
+
+def export(network: Network, exporter: str) -> onnx.ModelProto:
     """A network with random statistics, as torch exports it when it is asked to fold nothing."""
     torch.manual_seed(0)
-    network = NETWORKS[name]
     module = network.build()
     for norm in module.modules():
         if isinstance(norm, nn.BatchNorm1d | nn.BatchNorm2d):
