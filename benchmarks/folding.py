@@ -4,8 +4,8 @@
     python benchmarks/folding.py U-Net      networks whose name holds a word
 
 Both run in onnxruntime at ORT_ENABLE_ALL on one thread, in turns within one process, and so does the
-original a second time: what that ratio strays from 1 is the noise of the machine. The networks are exported by
-torch, which is needed for that alone.
+original a second time: what that ratio strays from 1 is the noise of the machine. The networks are exported
+by torch, which is needed for that alone.
 """
 
 from __future__ import annotations

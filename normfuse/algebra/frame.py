@@ -26,7 +26,9 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from normfuse.algebra.polynomial import Algebra, Coefficient, Polynomial, constant, simplified
+from normfuse.algebra.atoms import Polynomial
+from normfuse.algebra.coefficient import Coefficient, simplified
+from normfuse.algebra.polynomial import Algebra, constant
 from normfuse.algebra.refinement import Group, Layout, refine, regroup
 from normfuse.graph.shapes import Dim
 

@@ -118,7 +118,7 @@ def _add_behind(facts: Facts, linear: Linear, bias: Array, wish: str) -> ir.Node
 
 
 def _turn_back(facts: Facts, turned: Sequence[ir.Node]) -> int:
-    """Take two inverse Transposes out; what stands between them works in the layout before the first."""
+    """Take two operators out that undo each other; what is between works in the layout before the first."""
     first, *between, last = turned
     source = first.inputs[0]
     assert source is not None

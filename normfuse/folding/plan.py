@@ -28,7 +28,7 @@ class Plan:
     changed: values that stay and hold other numbers afterwards: those between the linear operators and the
         steps.
     leaves: the linear operators, each with what it takes in.
-    turned: two Transposes that undo each other once the steps are gone, with what stands between them.
+    turned: two Transposes or Reshapes that undo each other once the steps are gone, and what is between.
     """
 
     kind: Kind

@@ -1,7 +1,10 @@
-"""Two Transposes that undo each other once the affine between them is gone.
+"""Two Transposes, or two Reshapes, that undo each other once the affine between them is gone.
 
     before   Conv -> Transpose(to NHWC) -> BatchNorm, spelled out -> Relu -> Transpose(to NCHW)
     after    Conv -> Relu
+
+    before   MatMul -> Flatten -> BatchNorm -> Reshape(to the shape before)
+    after    MatMul -> Add
 
 Only what works on each element alone may stand between them.
 """
@@ -23,14 +26,19 @@ UNARY = frozenset({
     "Softsign", "Gelu", "Mish", "Erf", "Exp", "Log", "Sqrt", "Abs", "Neg", "Reciprocal", "ThresholdedRelu",
     "Identity", "Cast", "Swish", "Floor", "Ceil", "Round", "Sign",
 })  # fmt: skip
+VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+_TURNS = VIEWS | {"Transpose"}
 
 
 def turned_back(
     facts: Facts, steps: Sequence[Step], kept: Sequence[ir.Value], output: ir.Value
 ) -> tuple[ir.Node, ...]:
-    """The Transpose that stands right before the steps, what follows them, and the Transpose back; or ()."""
+    """The Transpose that stands right before the steps, what follows them, and the Transpose back; or ().
+
+    The same with what changes a shape alone, and back.
+    """
     first = steps[0].data.producer() if steps else None
-    if first is None or first.op_type != "Transpose" or steps[0].data not in kept:
+    if first is None or first.op_type not in _TURNS or steps[0].data not in kept:
         return ()
     if any(a.node.outputs[0] is not b.data for a, b in pairwise(steps)):
         return ()
@@ -40,7 +48,7 @@ def turned_back(
     value = output
     while (node := sole_reader(value)) is not None:
         chain.append(node)
-        if node.op_type == "Transpose":
+        if node.op_type in _TURNS:
             return tuple(chain) if _is_inverse(facts, first, node) else ()
         if not _is_elementwise(facts, node):
             return ()
@@ -57,6 +65,11 @@ def _is_elementwise(facts: Facts, node: ir.Node) -> bool:
 
 
 def _is_inverse(facts: Facts, first: ir.Node, last: ir.Node) -> bool:
+    if first.op_type in VIEWS and last.op_type in VIEWS:
+        source = facts.shapes.of(first.inputs[0])
+        return source is not None and source == facts.shapes.of(last.outputs[0])
+    if first.op_type != last.op_type:
+        return False
     rank = facts.shapes.rank(first.inputs[0])
     if rank is None:
         return False

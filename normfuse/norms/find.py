@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx_ir as ir
 
+from normfuse.algebra.coefficient import Coefficient
 from normfuse.algebra.operators.layout import LAYOUT
-from normfuse.algebra.polynomial import Coefficient
 from normfuse.algebra.walk import Ending, Walk, node_order, walk
 from normfuse.graph.facts import Facts
 from normfuse.norms.candidates import FUSED_NORMS, bases

@@ -18,12 +18,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from normfuse.algebra.frame import Frame
-from normfuse.algebra.polynomial import (
+from normfuse.algebra.atoms import (
     ONE,
-    Algebra,
     Clamp,
-    Coefficient,
     Exponent,
     Magnitude,
     Mean,
@@ -32,8 +29,10 @@ from normfuse.algebra.polynomial import (
     Polynomial,
     Power,
     Size,
-    agree,
 )
+from normfuse.algebra.coefficient import Coefficient, agree
+from normfuse.algebra.frame import Frame
+from normfuse.algebra.polynomial import Algebra
 from normfuse.norms.norm import Kind
 
 _MINUS_HALF = Fraction(-1, 2)

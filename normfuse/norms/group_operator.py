@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from normfuse.algebra.polynomial import simplified
+from normfuse.algebra.coefficient import simplified
 from normfuse.graph.facts import Facts
 from normfuse.norms.norm import Norm
 

@@ -19,7 +19,7 @@ from typing import Literal
 import numpy as np
 import onnx_ir as ir
 
-from normfuse.algebra.polynomial import Array, Coefficient
+from normfuse.algebra.coefficient import Array, Coefficient
 from normfuse.graph.shapes import Dim
 
 Kind = Literal[

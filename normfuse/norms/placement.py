@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from normfuse.algebra.coefficient import Coefficient
 from normfuse.algebra.frame import Frame, View
-from normfuse.algebra.polynomial import Coefficient
 from normfuse.graph.shapes import Dim
 from normfuse.norms.forms import Form
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 import onnx_ir as ir
 
-from normfuse.algebra.polynomial import TOLERANCE, Array, Coefficient
+from normfuse.algebra.coefficient import TOLERANCE, Array, Coefficient
 from normfuse.algebra.walk import FLOATS, Walk
 from normfuse.graph.facts import Facts
 from normfuse.norms.forms import Form

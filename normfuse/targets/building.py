@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from normfuse.algebra.polynomial import Coefficient
+from normfuse.algebra.coefficient import Coefficient
 from normfuse.graph.facts import Facts
 from normfuse.graph.surgery import add_constant, shared_constant
 from normfuse.norms.norm import Norm

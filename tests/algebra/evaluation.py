@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from normfuse.algebra.frame import Frame, Traced
-from normfuse.algebra.polynomial import (
+from normfuse.algebra.atoms import (
     Atom,
     Base,
     Clamp,
@@ -21,6 +20,7 @@ from normfuse.algebra.polynomial import (
     Power,
     Size,
 )
+from normfuse.algebra.frame import Frame, Traced
 from normfuse.algebra.refinement import Layout
 
 Array = np.ndarray[Any, Any]

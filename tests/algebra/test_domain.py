@@ -8,15 +8,9 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
+from normfuse.algebra.atoms import Polynomial, same
 from normfuse.algebra.frame import Frame
-from normfuse.algebra.polynomial import (
-    MAX_EXPONENT,
-    MAX_TERMS,
-    Polynomial,
-    constant,
-    constant_of,
-    same,
-)
+from normfuse.algebra.polynomial import MAX_EXPONENT, MAX_TERMS, constant, constant_of
 
 FRAME: list[Frame] = []
 

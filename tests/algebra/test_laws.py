@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
+from normfuse.algebra.atoms import Polynomial, same
 from normfuse.algebra.frame import Frame
-from normfuse.algebra.polynomial import (
-    Polynomial,
-    constant,
-    same,
-)
+from normfuse.algebra.polynomial import constant
 from normfuse.algebra.walk import Walk, node_order, walk
 from normfuse.graph.facts import Facts
 

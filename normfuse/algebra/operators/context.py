@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from normfuse.algebra.atoms import Mean, Opaque, Polynomial, Size
 from normfuse.algebra.frame import End, Frame, Traced
-from normfuse.algebra.polynomial import Mean, Opaque, Polynomial, Size
 from normfuse.algebra.refinement import Layout, product
 from normfuse.graph.facts import Facts
 from normfuse.graph.shapes import Dim

@@ -8,9 +8,10 @@ from fractions import Fraction
 import numpy as np
 import onnx_ir as ir
 
+from normfuse.algebra.atoms import Exponent, Mean, Polynomial
 from normfuse.algebra.frame import End, Traced
 from normfuse.algebra.operators.context import Context, Operator
-from normfuse.algebra.polynomial import Algebra, Exponent, Mean, Polynomial
+from normfuse.algebra.polynomial import Algebra
 from normfuse.algebra.refinement import Layout
 
 _Combine = Callable[[Algebra, Polynomial, Polynomial], Polynomial | None]

@@ -16,10 +16,11 @@ from fractions import Fraction
 import numpy as np
 import onnx_ir as ir
 
+from normfuse.algebra.atoms import Polynomial
 from normfuse.algebra.frame import End, Traced
 from normfuse.algebra.operators.context import Context, Operator
 from normfuse.algebra.operators.elementwise import other_operand
-from normfuse.algebra.polynomial import Algebra, Polynomial, constant
+from normfuse.algebra.polynomial import Algebra, constant
 
 
 def _normalized(algebra: Algebra, p: Polynomial, axes: frozenset[int], epsilon: float, *, centred: bool

@@ -14,9 +14,10 @@ from fractions import Fraction
 
 import onnx_ir as ir
 
+from normfuse.algebra.atoms import Mean, Polynomial
 from normfuse.algebra.frame import End, Traced
 from normfuse.algebra.operators.context import Context, Operator
-from normfuse.algebra.polynomial import Algebra, Mean, Polynomial
+from normfuse.algebra.polynomial import Algebra
 from normfuse.algebra.refinement import product
 from normfuse.graph.facts import Facts
 
