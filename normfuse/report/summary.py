@@ -51,7 +51,7 @@ def print_summary(report: Report, out: Console) -> None:
 
 def _counts(report: Report) -> Table:
     """One row a kind: how many of each status, and as what."""
-    table = Table.grid(padding=(0, 3, 0, 0))
+    table = Table.grid(padding=(0, 3, 0, 0), pad_edge=True)
     for kind in dict.fromkeys(site.kind for site in report.sites):
         sites = [site for site in report.sites if site.kind == kind]
         statuses = Counter(site.status for site in sites)
