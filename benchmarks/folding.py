@@ -33,9 +33,10 @@ import normfuse  # noqa: E402
 
 ROUNDS = 60
 SECONDS = 0.004  # of one turn
+EXPORTERS = ("torchscript", "dynamo")  # opsets 17 and 18
 HEAD = """\
-| network | BatchNorms, before and after | original / result | original / itself |
-| --- | --- | --- | --- |"""
+| network | export | BatchNorms, before and after | original / result | original / itself |
+| --- | --- | --- | --- | --- |"""
 
 
 class LinearNorms(nn.Module):
@@ -140,10 +141,10 @@ def norms(model: onnx.ModelProto) -> int:
     return sum(node.op_type == "BatchNormalization" for node in model.graph.node)
 
 
-def measure(build: Build, shape: tuple[int, ...]) -> tuple[str, Ratio, Ratio]:
+def measure(build: Build, shape: tuple[int, ...], exporter: str) -> tuple[str, Ratio, Ratio]:
     """The norms before and after; the gain; the same ratio of the original to itself."""
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-        model = networks.export(networks.Network(build, shape), "torchscript")
+        model = networks.export(networks.Network(build, shape), exporter)
     result = normfuse.optimize(model)
     assert isinstance(result.model, onnx.ModelProto)
     taken_back = [site.output for site in result.report.sites if site.status == "rolled-back"]
@@ -158,9 +159,9 @@ def main(words: Sequence[str]) -> None:
     """Print the table."""
     print(HEAD)
     for name, (build, shape) in MEASURED.items():
-        if all(word.lower() in name.lower() for word in words):
-            counts, gain, noise = measure(build, shape)
-            print(f"| {name} | {counts} | {gain} | {noise} |", flush=True)
+        for exporter in EXPORTERS if all(word.lower() in name.lower() for word in words) else ():
+            counts, gain, noise = measure(build, shape, exporter)
+            print(f"| {name} | {exporter} | {counts} | {gain} | {noise} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -28,7 +27,8 @@ from normfuse import model_io
 from normfuse.errors import CannotVerifyError, ParityError, UsageError
 from normfuse.model_io.serialize import to_proto
 from normfuse.options import Options, check_skip, leaver
-from normfuse.parity import Boundary, Parity, Settings
+from normfuse.parity import Boundary, Parity, Settings, read_inputs
+from normfuse.parity.settings import Feed
 from normfuse.parity.verdict import ModelVerdict, SiteVerdict
 from normfuse.report.record import Report, Site
 from normfuse.rewrite import Rewritten, rewrite
@@ -132,18 +132,28 @@ class _Run:
         self.target: Target = resolve(options.target) if options.target else for_providers(options.providers)
         self.progress = progress
         self.seconds: dict[str, float] = {}
+        self.feeds: Sequence[Feed] = ()
 
     def settings(self, provider: str) -> Settings:
-        return Settings(provider=provider, dims=self.options.dims, seed=self.options.seed)
+        asked = self.options
+        return Settings(provider, asked.dims, asked.seed, inputs=self.feeds, given=asked.given)
 
     def read(self, model: Model) -> model_io.Source:
         self.progress("reading")
         with self._timed("read"):
-            if isinstance(model, bytes):
-                return model_io.from_bytes(model)
-            if isinstance(model, onnx.ModelProto):
-                return model_io.from_proto(model)
-            return model_io.from_ir(model) if isinstance(model, ir.Model) else model_io.read(Path(model))
+            source = self._source(model)
+            if (
+                self.options.inputs is not None and not self.feeds
+            ):  # they are for the first model that is read
+                self.feeds = read_inputs(Path(self.options.inputs), _input_names(source.model))
+            return source
+
+    def _source(self, model: Model) -> model_io.Source:
+        if isinstance(model, bytes):
+            return model_io.from_bytes(model)
+        if isinstance(model, onnx.ModelProto):
+            return model_io.from_proto(model)
+        return model_io.from_ir(model) if isinstance(model, ir.Model) else model_io.read(Path(model))
 
     def until_it_holds(
         self, source: model_io.Source, before: _Counts, out: Path | None
@@ -198,7 +208,8 @@ class _Run:
             nodes_after=_node_count(done.model),
             opset_before=before.opset,
             opset_after=int(done.model.opset_imports.get("", 1)),
-            standard_onnx=_is_standard(done.model),
+            standard_onnx=not _foreign(done.model),
+            foreign=_foreign(done.model),
             parity=verdicts[0].model if verdicts else None,
             warnings=_warnings(before.warnings, done),
             bytes_before=before.size,
@@ -251,8 +262,20 @@ def _send(staged: model_io.Staged, stream: BinaryIO) -> None:
     if not staged.is_one_file:
         raise UsageError("the result is larger than 2 GB, so it needs a data file", hint="write to a file")
     with open(staged.path, "rb") as file:
-        shutil.copyfileobj(file, stream, 1 << 20)
-    stream.flush()
+        while block := file.read(1 << 20):
+            _put(stream, block)
+    _put(stream, b"")
+
+
+def _put(stream: BinaryIO, block: bytes) -> None:
+    """Write a block, or flush after the last one."""
+    try:
+        stream.write(block) if block else stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        name = str(getattr(stream, "name", "the stream")).replace("<stdout>", "standard output")
+        raise UsageError(f"cannot write the model to {name}: {error.strerror or error}") from error
 
 
 def _changed(done: Rewritten) -> bool:
@@ -305,19 +328,26 @@ def _as_given(
     return to_proto(done.model, source) if isinstance(model, onnx.ModelProto) else written
 
 
+def _input_names(model: ir.Model) -> list[str]:
+    """What has to be fed: an input with an initializer has a value already."""
+    return [v.name for v in model.graph.inputs if v.name and v.name not in model.graph.initializers]
+
+
 def _node_count(model: ir.Model) -> int:
     return sum(1 for _ in ir.traversal.RecursiveGraphIterator(model.graph))
 
 
-def _is_standard(model: ir.Model) -> bool:
-    """Whether every operator exists in ONNX at the model's opset, or is a function of the model."""
+def _foreign(model: ir.Model) -> tuple[str, ...]:
+    """Operators that neither exist in ONNX at the model's opset nor are functions of the model."""
     opset = int(model.opset_imports.get("", 1))
     operators = {(n.domain, n.op_type) for n in ir.traversal.RecursiveGraphIterator(model.graph)}
     local = {(f.domain, f.name) for f in model.functions.values()}
-    return all(
-        key in local or (key[0] in ("", "ai.onnx", "ai.onnx.ml") and _exists(key[1], key[0], opset))
-        for key in operators
-    )
+    found = {
+        key
+        for key in operators - local
+        if not (key[0] in ("", "ai.onnx", "ai.onnx.ml") and _exists(key[1], key[0], opset))
+    }
+    return tuple(sorted(f"{domain}.{name}" if domain else name for domain, name in found))
 
 
 def _exists(op_type: str, domain: str, opset: int) -> bool:

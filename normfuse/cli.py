@@ -14,10 +14,9 @@ import dataclasses
 import gc
 import io
 import logging
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -29,7 +28,9 @@ from normfuse.cli_options import (
     Dims,
     DryRun,
     First,
+    Given,
     InPlace,
+    Inputs,
     Json,
     Model,
     NoVerify,
@@ -45,6 +46,7 @@ from normfuse.cli_options import (
     Version,
 )
 from normfuse.errors import CannotVerifyError, NormfuseError, ParityError, UsageError, unknown_value
+from normfuse.streams import let_go, writing
 
 if TYPE_CHECKING:
     from normfuse.options import Options
@@ -73,6 +75,8 @@ def fuse(
     target: Target = None,
     ep: Providers = None,
     dim: Dims = None,
+    inputs: Inputs = None,
+    given: Given = None,
     skip: Skip = None,
     seed: Seed = 0,
     report: ReportFile = None,
@@ -88,6 +92,7 @@ def fuse(
     """Fuse every normalization of an ONNX model, fold its BatchNorms, prove the result, and write it."""
     options = _options(target, ep, dim, seed, skip, verify=not no_verify, dry_run=dry_run)
     options = dataclasses.replace(options, in_place=in_place, copy_data=copy_data)
+    options = _with_inputs(options, inputs, given)
     _check_report_path(report)
     _check_destination(model, out, options, check=check)
     if check:
@@ -102,6 +107,9 @@ def fuse(
         if error.report is not None:
             _hand_over(error.report, report, quiet, aside=to_stdout)
         raise
+    except BrokenPipeError:  # the reader of the model is gone, so nobody waits for the summary either
+        let_go()
+        return 0
     if to_stdout and not dry_run:
         result = dataclasses.replace(
             result, report=dataclasses.replace(result.report, written="standard output")
@@ -119,20 +127,29 @@ def inspect(model: Model, target: Target = None, ep: Providers = None, as_json: 
     if as_json:
         from normfuse.report.json_report import to_json
 
-        sys.stdout.write(to_json(report.to_dict()))
+        with writing():
+            sys.stdout.write(to_json(report.to_dict()))
     else:
         from normfuse.report.inspection import print_inspection
         from normfuse.report.printing import console
 
-        print_inspection(report, console())
+        with writing():
+            print_inspection(report, console())
     return 0
 
 
 def verify(
-    a: First, b: Second, ep: Providers = None, dim: Dims = None, seed: Seed = 0, quiet: Quiet = False
+    a: First,
+    b: Second,
+    ep: Providers = None,
+    dim: Dims = None,
+    inputs: Inputs = None,
+    given: Given = None,
+    seed: Seed = 0,
+    quiet: Quiet = False,
 ) -> int:
     """Compare what two models compute. Exit 0: they agree, 1: they differ, 4: it cannot be told."""
-    options = _options(None, ep, dim, seed, None)
+    options = _with_inputs(_options(None, ep, dim, seed, None), inputs, given)
     from normfuse import api
 
     if str(a) == str(b) == STREAM:
@@ -142,8 +159,9 @@ def verify(
         from normfuse.report.comparison import print_verdict
         from normfuse.report.printing import console
 
-        for verdict in verdicts:
-            print_verdict(verdict, console())
+        with writing():
+            for verdict in verdicts:
+                print_verdict(verdict, console())
     if any(verdict.result == "failed" for verdict in verdicts):
         return ParityError.exit_code
     return 0 if all(verdict.agrees for verdict in verdicts) else CannotVerifyError.exit_code
@@ -184,6 +202,21 @@ def _dim(text: str) -> tuple[str, int]:
     if not (name and equals and value.isascii() and value.isdigit()):
         raise UsageError(f"--dim {text!r} is not NAME=SIZE", hint="for example --dim batch=2")
     return name, int(value)
+
+
+def _with_inputs(options: Options, inputs: Path | None, given: list[str] | None) -> Options:
+    """The options with what the verification is to run on."""
+    if inputs is not None and given:
+        raise UsageError("--inputs gives all inputs, so it does not go with --input")
+    return dataclasses.replace(options, inputs=inputs, given=dict(_recipe(text) for text in given or ()))
+
+
+def _recipe(text: str) -> tuple[str, str]:
+    # A name may hold an equals sign, a recipe hardly ever does.
+    name, equals, value = text.rpartition("=")
+    if not (name and equals and value):
+        raise UsageError(f"--input {text!r} is not NAME=HOW", hint="for example --input x=random:0:1")
+    return name, value
 
 
 def _check_destination(model: Path, out: Path | None, options: Options, *, check: bool) -> None:
@@ -227,8 +260,9 @@ def _check(model: Path | bytes, options: Options, report_path: Path | None, quie
     report = api.inspect(model, options)
     _write_report(report, report_path)
     if not quiet:
-        print_head(report, console())
-        print_outlook(report, console())
+        with writing():
+            print_head(report, console())
+            print_outlook(report, console())
     return FOUND_SOMETHING if report.changed else 0
 
 
@@ -242,7 +276,8 @@ def _hand_over(report: Report, path: Path | None, quiet: bool, *, aside: bool = 
         from normfuse.report.printing import console
         from normfuse.report.summary import print_summary
 
-        print_summary(report, console(stderr=aside))
+        with writing():
+            print_summary(report, console(stderr=aside))
 
 
 def _check_report_path(path: Path | None) -> None:
@@ -300,8 +335,7 @@ def run(arguments: Sequence[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return _fail("interrupted", "", INTERRUPTED)
     except BrokenPipeError:
-        # The reader has seen enough (`| head`); Python would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        let_go()
         return 0
     return result if isinstance(result, int) else 0
 
@@ -339,6 +373,8 @@ def _words(error: Exception) -> tuple[str, str]:
 def _fail(message: str, hint: str, code: int) -> int:
     from normfuse.report.text import printable
 
+    with suppress(UsageError), writing():
+        pass  # what standard output could not take is dropped
     print(f"error: {printable(message)}", file=sys.stderr)
     if hint:
         print(f"hint: {printable(hint)}", file=sys.stderr)

@@ -47,6 +47,22 @@ Dims = Annotated[
         show_default=False,
     ),
 ]
+Inputs = Annotated[
+    Path | None,
+    typer.Option(
+        help="Verify on these inputs: a .npz, a .npy, or a folder of either or of ONNX test data sets.",
+        show_default=False,
+    ),
+]
+Given = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        metavar="NAME=HOW",
+        help="How one input is made: random:LOW:HIGH, zeros, ones or FILE.npy; repeatable.",
+        show_default=False,
+    ),
+]
 Skip = Annotated[
     list[str] | None,
     typer.Option(

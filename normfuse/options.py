@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import onnx_ir as ir
 
@@ -33,6 +34,8 @@ class Options:
     dry_run: do everything, write nothing.
     copy_data: gather the weights in a data file of the output's own, also where the input's could be shared.
     in_place: replace the input, once the result has been verified.
+    inputs: a .npz, a .npy or a folder of them that the verification runs on, in the place of made inputs.
+    given: how single inputs are made, "random:LOW:HIGH", "zeros", "ones" or a `.npy` file, by input.
     """
 
     target: str | None = None
@@ -44,6 +47,8 @@ class Options:
     dry_run: bool = False
     copy_data: bool = False
     in_place: bool = False
+    inputs: Path | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
 
 
 def check_skip(skip: Iterable[str], model: ir.Model, where: str) -> None:

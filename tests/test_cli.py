@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 
@@ -321,3 +323,74 @@ def test_an_unknown_node_to_skip_is_exit_2(norm: Path, capsys: pytest.CaptureFix
     assert "LayerNorm" in capsys.readouterr().err
     assert run([str(norm), "--skip", "LayerNorm", "--no-verify"]) == 0
     assert len(onnx.load(norm.with_name("norm.fused.onnx")).graph.node) == 8
+
+
+# -- what is verified on --------------------------------------------------------------------------------
+
+
+def test_inputs_of_the_user_reach_the_api(api: Api) -> None:
+    assert run(["m.onnx", "--inputs", "in.npz"]) == 0
+    assert run(["verify", "a.onnx", "b.onnx", "--input", "x=random:0:1", "--input", "a=b=ones"]) == 0
+    assert api.calls[0][3] == Options(inputs=Path("in.npz"))
+    assert api.calls[1][3] == Options(given={"x": "random:0:1", "a=b": "ones"})
+
+
+@pytest.mark.parametrize("line", ["--input x", "--input =ones", "--input x=ones --inputs in.npz"])
+def test_inputs_that_make_no_sense_are_refused(
+    api: Api, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    assert run(["m.onnx", *line.split()]) == 2
+    assert "--input" in capsys.readouterr().err
+    assert api.calls == []
+
+
+def _layer_norm(folder: Path) -> Path:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[B, 8] x) => (float[B, 8] y) <float e = {0.00001}> {'
+        "m = ReduceMean<axes=[-1]>(x) d = Sub(x, m) s = Mul(d, d) v = ReduceMean<axes=[-1]>(s)"
+        "p = Add(v, e) r = Sqrt(p) y = Div(d, r) }"
+    )
+    onnx.save(proto, folder / "ln.onnx")
+    return folder / "ln.onnx"
+
+
+def test_a_model_is_verified_on_the_inputs_of_the_user(tmp_path: Path) -> None:
+    model, inputs, data = _layer_norm(tmp_path), tmp_path / "x.npy", tmp_path / "r.json"
+    np.save(inputs, np.arange(24, dtype=np.float32).reshape(3, 8))
+    assert run([str(model), "--inputs", str(inputs), "--report", str(data), "-q"]) == 0
+    assert json.loads(data.read_text())["parity"]["inputs"] == ["given inputs 1"]
+    assert run(["verify", str(model), str(model), "--input", f"x={inputs}", "-q"]) == 0
+    assert run(["verify", str(model), str(model), "--input", "x=nothing", "-q"]) == 2
+
+
+def test_nothing_is_written_on_empty_inputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = _layer_norm(tmp_path)
+    assert run([str(model), "--dim", "B=0"]) == 4
+    assert "'y': it is empty" in capsys.readouterr().err
+    assert not (tmp_path / "ln.fused.onnx").exists()
+
+
+def _process(*arguments: str, stdout: Any) -> subprocess.CompletedProcess[bytes]:
+    line = "from normfuse.cli import main; main()"
+    return subprocess.run([sys.executable, "-c", line, *arguments], stdout=stdout, stderr=subprocess.PIPE)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("more", [("--dry-run",), ("-o", "-")])
+def test_a_full_disk_behind_standard_output_is_one_line(tmp_path: Path, more: tuple[str, ...]) -> None:
+    with open("/dev/full", "wb") as full:
+        done = _process(str(_layer_norm(tmp_path)), *more, stdout=full)
+    assert done.returncode == 2
+    assert done.stderr.count(b"\n") == 1
+    assert b"standard output: No space left" in done.stderr
+
+
+@pytest.mark.parametrize(("more", "code"), [(("--check",), 5), (("--dry-run",), 0), (("-o", "-"), 0)])
+def test_a_closed_pipe_keeps_the_exit_code(tmp_path: Path, more: tuple[str, ...], code: int) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = _process(str(_layer_norm(tmp_path)), *more, stdout=writer)
+    finally:
+        os.close(writer)
+    assert (done.returncode, done.stderr) == (code, b"")

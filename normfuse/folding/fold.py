@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from normfuse.folding import apply, behind, elementwise, front
+from normfuse.folding.biases import settle_biases
 from normfuse.folding.chains import Excluded, merge_chains
 from normfuse.folding.constant import fold_constants
 from normfuse.folding.ledger import Ledger
@@ -47,8 +48,11 @@ def fold_all(facts: Facts, excluded: Excluded) -> tuple[list[FoldRecord], list[R
         changed = run.sweep(candidates, Reach(facts).front, front.find) or changed
         candidates = [node for node in candidates if node.graph is not None]
         changed = merge_chains(facts, candidates, excluded, run.ledger) or changed
+    records = run.ledger.records()
+    if records:
+        settle_biases(facts)
     remove_orphans(facts)
-    return run.ledger.records(), run.refusals()
+    return records, run.refusals()
 
 
 @dataclass

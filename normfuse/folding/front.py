@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from normfuse.folding import elementwise, layout, linear
+from normfuse.folding.activations import ends_activation
 from normfuse.folding.affine import Affine
 from normfuse.folding.elementwise import Step
 from normfuse.folding.plan import Plan, anchor_of, data_reader, data_readers, gains, kind_of
@@ -28,6 +29,8 @@ def find(facts: Facts, first: ir.Node) -> Plan | Stop:
     step = elementwise.read(facts, first)
     if not isinstance(step, Step):
         return Stop("no-linear-neighbour") if step is None else Stop(step.reason, step.detail)
+    if ends_activation(first):
+        return NOTHING_TO_GAIN
     walk = _Walk(facts, [step])
     stop = walk.follow(first.outputs[0], step.affine)
     return walk.plan() if stop is None else Stop(stop.reason, stop.detail)

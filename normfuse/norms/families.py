@@ -3,6 +3,7 @@
     LayerNorm, RMSNorm   scale and bias vary over normalized dimensions only
     L2Norm               an RMSNorm without any epsilon
     InstanceNorm         all dimensions behind the second; scale and bias vary over the second only
+                         (channels last: all between the first and the last, which is that of the channels)
     GroupNorm            the same with part of the second (Wu and He, 2018)
     BatchStatistics      the first dimension is normalized as well: there is no fused operator
 
@@ -65,7 +66,7 @@ def classify(facts: Facts, found: Walk, value: ir.Value, form: Form) -> Norm | R
         dtype=found.frame.dtype,
         spelled=nodes,
         deviation_epsilon=form.deviation_epsilon,
-        groups=placed.groups,
+        groups=placed.groups or (1 if kind == "GroupNorm" else 0),
     )
 
 
@@ -85,6 +86,10 @@ def _family(form: Form, placed: Placed, per_channel: bool) -> tuple[Kind, tuple[
         return ("GroupNorm" if form.kind == "LayerNorm" else form.kind), tuple(range(2, rank))
     if _is_instance_norm(form, placed, per_channel):
         return "InstanceNorm", tuple(range(2, rank))
+    if _is_one_group(form, placed):
+        return "GroupNorm", tuple(range(2, rank))
+    if _is_channels_last(form, placed):
+        return "InstanceNorm", tuple(range(1, rank - 1))
     first = min(placed.normalized)
     trailing = frozenset(range(first, rank))
     is_trailing = trailing - placed.normalized <= placed.ones
@@ -111,6 +116,39 @@ def _is_instance_norm(form: Form, placed: Placed, per_channel: bool) -> bool:
     return stated or not placed.is_static_behind_channels
 
 
+def _is_one_group(form: Form, placed: Placed) -> bool:
+    """A GroupNorm with a single group: all but the first dimension, with a scale for each channel.
+
+    In 3-D with known sizes it is a LayerNorm whose scale is expanded.
+    """
+    behind = frozenset(range(1, len(placed.shape)))
+    dynamic = not all(isinstance(n, int) for n in placed.shape[1:])
+    return (
+        form.kind == "LayerNorm"
+        and (dynamic or len(behind) > 2)
+        and not form.deviation_epsilon
+        and len(behind) > 1
+        and placed.normalized == behind - placed.ones
+        and placed.affine == {1}
+        and isinstance(placed.shape[1], int)
+    )
+
+
+def _is_channels_last(form: Form, placed: Placed) -> bool:
+    """An InstanceNorm of [N, …, C], as TensorFlow has it: over all between the first and the last."""
+    last = len(placed.shape) - 1
+    between = frozenset(range(1, last))
+    return (
+        form.kind == "LayerNorm"
+        and not form.deviation_epsilon
+        and last > 2
+        and bool(placed.normalized)
+        and placed.normalized == between - placed.ones
+        and placed.affine <= {last}
+        and isinstance(placed.shape[last], int)
+    )
+
+
 def _is_per_channel(facts: Facts, found: Walk, view: View, nodes: tuple[ir.Node, ...]) -> bool:
     """Whether a 3-D tensor's affine is stated for channels ([1, C, 1]) rather than for tokens ([T, 1]).
 
@@ -131,9 +169,10 @@ def _unsayable(kind: Kind, placed: Placed, axes: tuple[int, ...]) -> Rejection |
     if placed.groups and kind != "GroupNorm":
         return Rejection(kind, "no-fused-operator", "part of a dimension is normalized")
     per_channel = kind in ("InstanceNorm", "GroupNorm")
-    if not placed.affine <= (frozenset({1}) if per_channel else frozenset(axes)):
+    channel = len(placed.shape) - 1 if per_channel and axes[0] == 1 else 1
+    if not placed.affine <= (frozenset({channel}) if per_channel else frozenset(axes)):
         return Rejection(kind, "affine-not-normalized-axes", "scale or bias varies over other dimensions")
-    sized = (1,) if per_channel else axes  # the dimensions that scale and bias lie along
+    sized = (channel,) if per_channel else axes  # the dimensions that scale and bias lie along
     lengths = [n for k in sized if isinstance(n := placed.shape[k], int)]
     if math.prod(lengths) > MAX_SCALE:
         return Rejection(kind, "too-complex", f"the scale would have {math.prod(lengths)} elements")

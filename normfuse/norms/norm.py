@@ -71,6 +71,11 @@ class Norm:
         return self.axes == tuple(range(self.axes[0], len(self.shape)))
 
     @property
+    def channel(self) -> int:
+        """The dimension of the channels of an InstanceNorm or GroupNorm."""
+        return 1 if self.axes[0] == 2 else len(self.shape) - 1
+
+    @property
     def spelling(self) -> str:
         """The operators that computed it, in graph order."""
         return " ".join(node.op_type for node in self.spelled)

@@ -23,6 +23,7 @@ from normfuse.parity.certificates import by_site, certificates
 from normfuse.parity.floor import Floor
 from normfuse.parity.model import Model
 from normfuse.parity.rollback import first_difference, guilty, ordered
+from normfuse.parity.room import within_memory
 from normfuse.parity.seeds import pin
 from normfuse.parity.sessions import Reference, RuntimeRefusalError, provider_name
 from normfuse.parity.settings import Boundary, Settings
@@ -41,6 +42,7 @@ class UnverifiedError(CannotVerifyError):
         self.parity = parity
 
 
+@within_memory()
 def check(original: Path, rewritten: Path, boundaries: Sequence[Boundary], settings: Settings) -> Parity:
     """Whether the rewrites between two models may stay, and which must be taken back."""
     started = time.perf_counter()
@@ -96,6 +98,7 @@ def _check(
     return Parity(verdict, sites, blame)
 
 
+@within_memory()
 def verify(a: Path, b: Path, settings: Settings) -> ModelVerdict:
     """Whether two models compute the same, on inputs that the first accepts."""
     started = time.perf_counter()
@@ -150,8 +153,15 @@ def _whole(baseline: Baseline, after: Model, settings: Settings, seeded: Sequenc
 
 
 def _worst(figures: Sequence[OutputFigures]) -> str:
+    """What decided against equal, or why nothing could be concluded."""
     bad = [f for f in figures if f.conclusive and not f.agrees]
-    return f"output {bad[0].name!r}: {bad[0].detail}" if bad else ""
+    if bad:
+        return f"output {bad[0].name!r}: {bad[0].detail}"
+    if verdict_of(figures) == "equal":
+        return ""
+    vain = [f for f in figures if not f.conclusive]
+    more = f" (and {len(vain) - 1} more like it)" if len(vain) > 1 else ""
+    return f"output {vain[0].name!r}{more}: {vain[0].detail}; give other inputs with --inputs or --dim"
 
 
 def _beside_improved(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import onnx
@@ -50,7 +51,7 @@ def _arrays(file: Path, names: Sequence[str]) -> dict[str, Array]:
         loaded = np.load(file, allow_pickle=False)
         if file.suffix == ".npz":
             return {name: loaded[name] for name in loaded.files}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise UsageError(f"--inputs {file}: cannot be read ({error})") from error
     if len(names) != 1:
         raise UsageError(

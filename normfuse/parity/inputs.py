@@ -21,6 +21,7 @@ from normfuse.errors import CannotVerifyError, UsageError
 from normfuse.parity.dtypes import HALVES
 from normfuse.parity.model import Model
 from normfuse.parity.roles import Role, role_of
+from normfuse.parity.room import check_room
 from normfuse.parity.sessions import Runner, RuntimeRefusalError
 from normfuse.parity.settings import Array, Settings
 from normfuse.parity.symbols import Shapes, check_names, describe, read_shapes, several, single
@@ -88,6 +89,7 @@ class Maker:
 
     def _value(self, name: str, sizes: Mapping[str, int], recipe: str) -> Array:
         shape, dtype = self.shapes.of(name, sizes), self.dtypes[name]
+        check_room(shape)
         # Each input has its own stream, so that one more input does not change the others.
         rng = np.random.default_rng(
             [self.settings.seed, zlib.crc32(name.encode()), zlib.crc32(recipe.encode())]
@@ -175,6 +177,8 @@ def _given(name: str, text: str, shape: tuple[int, ...], dtype: Any, rng: Genera
             low, high = (float(part) for part in text.split(":")[1:])
         except ValueError as error:
             raise UsageError(f"--input {name}={text}: expected random:LOW:HIGH") from error
+        if not -np.inf < low < high < np.inf or (dtype.kind in "iub" and int(low) >= int(high)):
+            raise UsageError(f"--input {name}={text}: LOW must be less than HIGH, and both finite")
         whole = dtype.kind in "iub"
         made = rng.integers(int(low), int(high), shape) if whole else rng.uniform(low, high, shape)
         return np.asarray(made).astype(dtype)
@@ -194,7 +198,7 @@ def trials(model: Model, original: Runner, settings: Settings) -> tuple[list[Tri
     first = _accepted(maker, original, several(maker.shapes, settings.dims), "normal")
     if isinstance(first, str):
         raise CannotVerifyError(
-            f"the model accepts none of the inputs that were made for it ({first});"
+            f"the model accepts none of the inputs that were made for it, such as {first};"
             " give sizes with --dim NAME=SIZE or inputs with --inputs"
         )
     found = [first]
@@ -223,21 +227,32 @@ def _user_trial(original: Runner, index: int, feed: dict[str, Array]) -> Trial:
 
 
 def _accepted(maker: Maker, original: Runner, tries: Iterator[dict[str, int]], recipe: str) -> Trial | str:
-    """The first assignment that the original runs at, or what it said to the first."""
+    """The first assignment that the original runs at, or the first that it does not, and what it said."""
     said, seen = "", set()
     for sizes in tries:
         key = tuple(sizes.items())
         if key in seen:
             continue
         seen.add(key)
-        feed = maker.feed(sizes, recipe)
-        started = time.perf_counter()
         try:
+            feed = maker.feed(sizes, recipe)
+            started = time.perf_counter()
             baseline = original.run(feed)
         except RuntimeRefusalError as error:
-            said = said or str(error)
+            at = f" ({describe(sizes)})" if sizes else ""
+            said = said or f"{_shapes(feed)}{at}: {error}"
             continue
+        except MemoryError as error:
+            raise CannotVerifyError(
+                f"there is not enough memory for inputs of these sizes: {describe(sizes) or 'those fixed'}",
+                hint="give smaller ones with --dim NAME=SIZE",
+            ) from error
         seconds = time.perf_counter() - started
         label = ", ".join(part for part in (describe(sizes), recipe, f"seed {maker.settings.seed}") if part)
         return Trial(label, feed, baseline, sizes, seconds)
     return said or "there is no size to try"
+
+
+def _shapes(feed: Mapping[str, Array]) -> str:
+    """The inputs' shapes on one line: "x [2, 7, 64], mask [2, 7]"."""
+    return ", ".join(f"{name} {list(np.shape(value))}" for name, value in feed.items())

@@ -18,6 +18,8 @@ Measured on onnxruntime 1.32, CPU, N from 8 to 16,384: (y - y*)/d is 0.5 to 4 on
 sqrt(N)/2 on constant rows; E[x²]-E[x]² at mean 1,000 has 2,000 to 80,000, a wrong epsilon 10^6.
 
 A replacement may also be as far off as the original is, within a factor of 2: then nothing has become worse.
+Where the original gives no number for a finite truth it is off by infinity, and any number is closer; there
+the replacement is improved, provided that it is no worse at the other elements.
 """
 
 from __future__ import annotations
@@ -37,13 +39,18 @@ NO_WORSE = 2.0
 
 @dataclass(frozen=True)
 class Judgement:
-    """One input: distances to the truth over the magnitude of the result, the bound, what else is wrong."""
+    """One input: distances to the truth over the magnitude of the result, the bound, what else is wrong.
+
+    repaired: there are numbers where the original has NaN or infinity for a finite truth, and all other
+    elements hold.
+    """
 
     error_before: float
     error_after: float
     bound: float
     problem: str = ""
     conclusive: bool = True
+    repaired: bool = False
 
     @property
     def holds(self) -> bool:
@@ -52,12 +59,14 @@ class Judgement:
 
     @property
     def improved(self) -> bool:
-        """Whether the original misses the bound and the replacement keeps it."""
-        return self.holds and self.error_before > self.bound >= self.error_after
+        """Whether the original misses the bound, or has no number, and the replacement does better."""
+        return self.holds and (self.repaired or self.error_before > self.bound >= self.error_after)
 
     @property
     def allowed(self) -> float:
         """The bound, or what the original itself is off by."""
+        if self.repaired:
+            return max(self.bound, self.error_after)
         return max(self.bound, NO_WORSE * self.error_before) if np.isfinite(self.error_before) else self.bound
 
 
@@ -93,7 +102,11 @@ def judge(
     moves = max(least, *(_error(m, expected, weight, finite) for m in moved))
     bound = (FEW + terms**0.5) * moves + FEW * unit
     both = finite & (np.isfinite(a) | np.isfinite(b))
-    return Judgement(_error(b, expected, weight, both), _error(a, expected, weight, both), bound, problem)
+    before_off, after_off = (_error(v, expected, weight, both) for v in (b, a))
+    others = both & np.isfinite(b)
+    kept = max(bound, NO_WORSE * _error(b, expected, weight, others))
+    repaired = bool((both & ~others).any()) and _error(a, expected, weight, others) <= kept
+    return Judgement(before_off, after_off, bound, problem, repaired=repaired)
 
 
 def sensitivity(truth: Array, moved: Sequence[Array]) -> float:

@@ -16,6 +16,7 @@ from onnx import TypeProto
 
 from normfuse.parity.adversarial import Variant
 from normfuse.parity.model import FLOATS, Model, Scope
+from normfuse.parity.room import check_room
 from normfuse.parity.settings import Array, Settings
 from normfuse.parity.sites import Site
 from normfuse.parity.symbols import read_shapes, several
@@ -46,7 +47,7 @@ class SiteMaker:
         return next(several(read_shapes(self.model.inputs), self.settings.dims), {})
 
     def recordings(self, site: Site) -> list[Variant]:
-        """One made input in the place of a recorded one; none where a value's type is not known."""
+        """One made input in the place of a recorded one; none of an unknown type, or beyond the memory."""
         scope = self._inferred.scope_of(site.boundary.output)
         rng = np.random.default_rng(self.settings.seed)
         feed: dict[str, Array] = {}
@@ -55,7 +56,12 @@ class SiteMaker:
             if kind is None or kind.tensor_type.elem_type not in FLOATS:
                 return []
             dtype = onnx.helper.tensor_dtype_to_np_dtype(kind.tensor_type.elem_type)
-            feed[name] = rng.normal(size=self._shape(name, kind)).astype(dtype)
+            shape = self._shape(name, kind)
+            try:
+                check_room(shape)
+                feed[name] = rng.normal(size=shape).astype(dtype)
+            except MemoryError:
+                return []
         return [("made inputs", feed)]
 
     def _shape(self, name: str, kind: TypeProto) -> tuple[int, ...]:

@@ -27,6 +27,8 @@ from normfuse.parity.settings import Array, Feed, Settings
 Level = Literal["off", "deployed"]
 # A model given as bytes finds its external weights by this entry.
 FOLDER_OF_WEIGHTS = "session.model_external_initializers_file_folder_path"
+# Letters of a message of the runtime that are shown.
+MOST_WORDS = 400
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
@@ -83,9 +85,11 @@ def provider_name(provider: str) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """The runtime's message without its prefix, on one line."""
+    """The runtime's message on one line, without its prefix and the place in its source; ended at a word."""
     text = re.sub(r"\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error)).strip()
-    return (text.splitlines() or [type(error).__name__])[0][:300]
+    line = (text.splitlines() or [type(error).__name__])[0]
+    line = re.sub(r"(Status Message: )?/onnxruntime_src/\S+:\d+ [^()]*\([^()]*\) (const )?", "", line)
+    return line if len(line) <= MOST_WORDS else f"{line[:MOST_WORDS].rpartition(' ')[0]} …"
 
 
 class Session:

@@ -104,7 +104,7 @@ def conclude(judged: Sequence[tuple[str, Judgement]]) -> SiteVerdict:
     improved = [(label, j) for label, j in conclusive if j.improved]
     if improved:
         label, best = max(improved, key=_gain)
-        return replace(_verdict("improved", best, label), bound=best.bound)
+        return replace(_verdict("improved", best, label), bound=max(best.bound, best.error_after))
     label, worst = max(conclusive, key=lambda item: _excess(item[1]))
     return _verdict("equal", worst, label)
 

@@ -35,7 +35,8 @@ class OutputFigures:
 
     max_relative: over the size of the output, see compare.magnitude; for integers the share of elements that
     differ. noise_floor: how far the original moves by one ulp; bound: what max_relative may be.
-    conclusive: False where the output says nothing (random, or nowhere finite), and agrees does not either.
+    conclusive: False where the output says nothing (random, empty, or nowhere finite); of these only an
+    empty one agrees.
     """
 
     name: str

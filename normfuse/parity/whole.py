@@ -27,6 +27,7 @@ TIMES_NOISE = 8.0
 ROUNDOFFS = 32.0
 # Moves are drawn at random and may cancel where real errors do not.
 TIMES_SITES = 2.0
+EMPTY = "it is empty"
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +38,12 @@ class Comparison:
     noise: Distance
     bound: float
     trial: str
-    conclusive: bool = True
+    vain: str = ""
+
+    @property
+    def conclusive(self) -> bool:
+        """Whether it says anything; `vain` is why not."""
+        return not self.vain
 
     @property
     def agrees(self) -> bool:
@@ -122,12 +128,22 @@ def _compare(name: str, trial: Trial, after: Mapping[str, Any], floor: Floor) ->
 def _against(gap: Distance, before: Any, noise: Distance, trial: Trial) -> Comparison:
     relative = noise.relative if np.isfinite(noise.relative) else 0.0
     bound = TIMES_NOISE * relative + ROUNDOFFS * roundoff(before.dtype)
+    return Comparison(gap, noise, bound, trial.label, _vain(gap, before, noise, bound))
+
+
+def _vain(gap: Distance, before: Any, noise: Distance, bound: float) -> str:
+    """Why a comparison proves nothing, or ""."""
+    if before.size == 0 and not gap.mismatch:
+        return EMPTY
     # Where the original itself turns finite to NaN, or changes its shape, within one ulp, nothing is proved.
-    shaky = bool(gap.mismatch and noise.mismatch)
-    hollow = is_float(before) and before.size > 0 and not np.isfinite(before.astype(np.float64)).any()
+    if gap.mismatch and noise.mismatch:
+        return "the original itself changes by NaN, infinity or shape within one rounding of its inputs"
+    if is_float(before) and before.size > 0 and not np.isfinite(before.astype(np.float64)).any():
+        return "it is NaN or infinite everywhere"
     # A bound as large as the result itself passes everything but what is the same bit for bit anyway.
-    vacuous = bound >= 1 and not gap.mismatch and 0 < gap.relative <= bound
-    return Comparison(gap, noise, bound, trial.label, not shaky and not hollow and not vacuous)
+    if bound >= 1 and not gap.mismatch and 0 < gap.relative <= bound:
+        return "rounding alone moves the original by as much as the result is large"
+    return ""
 
 
 def _figures(name: str, trials: Sequence[Trial], found: Sequence[Comparison]) -> OutputFigures:
@@ -136,7 +152,8 @@ def _figures(name: str, trials: Sequence[Trial], found: Sequence[Comparison]) ->
     shown = max(judged or found, key=lambda c: c.excess)
     gap = shown.distance
     values = [trial.baseline[name] for trial in trials]
-    agrees = all(c.agrees for c in judged) and bool(judged)
+    # Empty results do agree, and yet prove nothing.
+    agrees = all(c.agrees for c in judged) and (bool(judged) or all(c.vain == EMPTY for c in found))
     return OutputFigures(
         name=name,
         dtype=str(values[0].dtype),
@@ -155,7 +172,7 @@ def _figures(name: str, trials: Sequence[Trial], found: Sequence[Comparison]) ->
 
 def _detail(shown: Comparison, values: Sequence[Any], judged: bool, agrees: bool) -> str:
     if not judged:
-        return "its results on these inputs prove nothing; give others with --inputs"
+        return f"{shown.vain} on these inputs, which proves nothing"
     if not agrees:
         why = shown.distance.mismatch or f"off by {shown.distance.relative:.1e}, bound {shown.bound:.1e}"
         return f"{why} ({shown.trial})"
@@ -184,4 +201,6 @@ def verdict_of(figures: Sequence[OutputFigures]) -> str:
     """equal, failed or inconclusive, over all outputs."""
     if any(f.conclusive and not f.agrees for f in figures):
         return "failed"
-    return "inconclusive" if any(not f.conclusive for f in figures) else "equal"
+    silent = any(not f.conclusive and not f.agrees for f in figures)
+    vouched = not figures or any(f.conclusive for f in figures)
+    return "inconclusive" if silent or not vouched else "equal"

@@ -24,9 +24,16 @@ NOTHING_FOUND = "  nothing found that is a normalization or folds into weights"
 _PIPE_WIDTH = 10_000
 
 
+class _Console(Console):
+    """A console that says when its reader is gone, where rich would end the process with 1."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 def console(stderr: bool = False) -> Console:
     """Where to print: names are never read as markup, and lines are not broken when piped."""
-    out = Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=False)
+    out = _Console(stderr=stderr, markup=False, emoji=False, highlight=False, soft_wrap=False)
     if not out.is_terminal:
         out.width = _PIPE_WIDTH
     return out

@@ -54,6 +54,7 @@ class Report:
 
     bytes_before, bytes_after: the model with all the data it refers to; 0 where it is not known.
     depends_on: data files of the input that the output goes on using.
+    foreign: operators of the result that are neither ONNX's nor functions of the model, "domain.name".
     """
 
     model: str
@@ -72,6 +73,7 @@ class Report:
     bytes_before: int = 0
     bytes_after: int = 0
     depends_on: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
 
     def count(self, *statuses: Status) -> int:
         """How many sites have one of the given statuses."""

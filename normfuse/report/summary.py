@@ -14,6 +14,7 @@ Warnings come first.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -32,6 +33,10 @@ from normfuse.report.printing import (
 )
 from normfuse.report.record import Report, Site
 from normfuse.report.text import few, plural, printable, seconds, size
+
+# Operators of onnxruntime: those of its domain, and those that it knows at every opset.
+_OF_ONNXRUNTIME = "com.microsoft."
+_IN_EVERY_OPSET = ("LayerNormalization", "SimplifiedLayerNormalization", "RMSNormalization")
 
 
 def print_summary(report: Report, out: Console) -> None:
@@ -132,10 +137,30 @@ def _print_written(report: Report, out: Console) -> None:
     if report.depends_on:
         names = few([Path(name).name for name in report.depends_on])
         print_line(out, "", "", f"it uses the weights in {names}: keep the files together", body="dim")
-    if not report.standard_onnx:
-        print_line(
-            out, "", "", "it has operators that only onnxruntime knows; --target onnx avoids them", body="dim"
-        )
+    note = _foreign_note(report)
+    if note:
+        print_line(out, "", "", note, body="dim")
+
+
+def _foreign_note(report: Report) -> str:
+    """Who knows the operators of the result, where the ONNX standard does not; "" where that is not known."""
+    made = {site.operator for site in report.sites if site.status in ("fused", "folded", "guarded")}
+    unknown = [
+        name
+        for name in report.foreign
+        if not (name.startswith(_OF_ONNXRUNTIME) or name in made or name in _IN_EVERY_OPSET)
+    ]
+    if unknown:
+        return f"it has operators that are not of the ONNX standard: {few(unknown)}"
+    if not report.foreign:
+        return ""
+    cure = "; --target onnx avoids them" if report.target != "onnx" and made & _local(report.foreign) else ""
+    return f"it has operators that only onnxruntime knows{cure}"
+
+
+def _local(names: Sequence[str]) -> set[str | None]:
+    """Operators without their domain, as sites name them."""
+    return {name.rpartition(".")[2] for name in names}
 
 
 def _print_time(report: Report, out: Console) -> None:

@@ -1,6 +1,6 @@
 """Norms with a scale and a bias for each channel.
 
-    InstanceNorm   InstanceNormalization(x, scale, bias)
+    InstanceNorm   InstanceNormalization(x, scale, bias), between Transposes where the channels are last
     GroupNorm      Reshape [N, G, L] -> InstanceNormalization(1, 0) -> Reshape back -> affine
 
 All of it is standard ONNX at any opset. GroupNormalization is not emitted for any target: onnxruntime has no
@@ -27,13 +27,15 @@ def operator(opset: int, norm: Norm, target: Target) -> str | None:
     """The operator of the core: in types without an InstanceNormalization it is a norm over the last axes."""
     if has_kernel("InstanceNormalization", target.runtimes, norm.dtype):
         return "InstanceNormalization"
-    static = all(isinstance(n, int) for n in norm.shape[1:])
+    static = norm.channel == 1 and all(isinstance(n, int) for n in norm.shape[1:])
     return "LayerNormalization" if static and (opset >= LAYER_NORM_OPSET or not target.standard) else None
 
 
 def build(builder: Builder, operator: str, target: Target) -> ir.Value:
     """The operator with its scale and bias, on the view where there are groups."""
     norm = builder.norm
+    if norm.channel != 1:
+        return _channels_last(builder)
     if norm.kind == "InstanceNorm" and operator == "InstanceNormalization":
         scale, bias = _parameters(builder)
         return builder.emit(operator, builder.x, scale, bias, epsilon=float(norm.epsilon))
@@ -46,10 +48,20 @@ def build(builder: Builder, operator: str, target: Target) -> ir.Value:
     return y if plain and norm.scale == 1 and norm.bias == 0 else _affine(builder, y, target)
 
 
+def _channels_last(builder: Builder) -> ir.Value:
+    """Transpose -> InstanceNormalization -> Transpose."""
+    norm = builder.norm
+    rank = len(norm.shape)
+    first = builder.emit("Transpose", builder.x, perm=(0, rank - 1, *range(1, rank - 1)))
+    scale, bias = _parameters(builder)
+    y = builder.emit("InstanceNormalization", first, scale, bias, epsilon=float(norm.epsilon))
+    return builder.emit("Transpose", y, perm=(0, *range(2, rank), 1))
+
+
 def _parameters(builder: Builder) -> tuple[ir.Value, ir.Value]:
-    sizes = builder.static((1,))
-    scale = builder.parameter(builder.norm.scale, (1,), sizes, "scale")
-    return scale, builder.parameter(builder.norm.bias, (1,), sizes, "bias")
+    along = (builder.norm.channel,)
+    scale = builder.parameter(builder.norm.scale, along, builder.static(along), "scale")
+    return scale, builder.parameter(builder.norm.bias, along, builder.static(along), "bias")
 
 
 def _core(builder: Builder, operator: str, x: ir.Value, size: tuple[Dim, ...]) -> ir.Value:

@@ -7,6 +7,8 @@ InstanceNorm, GroupNorm      channels.py    InstanceNormalization, on a view whe
 
 from __future__ import annotations
 
+import math
+
 import onnx_ir as ir
 
 from normfuse.graph.facts import Facts
@@ -47,7 +49,17 @@ def _operator(opset: int, norm: Norm, target: Target) -> str | Refusal:
     if not has_kernel(operator, target.runtimes, norm.dtype):
         detail = f"{target.name} has no {operator} for {norm.dtype.name}"
         return Refusal(norm.kind, "no-kernel", anchor, detail)
+    if (norm.deviation_epsilon and not target.says_deviations) or _is_short(norm, target):
+        return Refusal(
+            norm.kind, "no-gain", anchor, f"{target.name} has nothing faster; --target ort fuses it"
+        )
     return operator
+
+
+def _is_short(norm: Norm, target: Target) -> bool:
+    """Whether an L2 norm is two operators already, over rows too short for a fused one to gain."""
+    length = math.prod(n for n in norm.size if isinstance(n, int))
+    return norm.kind == "L2Norm" and len(norm.spelled) <= 2 and length < target.least_l2
 
 
 def lower(facts: Facts, norm: Norm, x: ir.Value, target: Target) -> Lowered | Refusal:

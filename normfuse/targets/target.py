@@ -27,6 +27,8 @@ class Target:
 
     standard: only operators of the ONNX specification at the model's opset.
     guards_residuals: whether onnxruntime's SkipLayerNormFusion has to be kept away (it is slower on CPU).
+    says_deviations: whether a norm with its epsilon beside the deviation gains from the second output.
+    least_l2: how long the rows of an L2 norm have to be to gain.
     rejoins_affines: whether one BatchNormalization is faster than the Mul and Add of a lone affine.
     """
 
@@ -35,6 +37,8 @@ class Target:
     standard: bool = False
     guards_residuals: bool = False
     rejoins_affines: bool = False
+    says_deviations: bool = True
+    least_l2: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,14 @@ class Lowered:
 TARGETS: dict[str, Target] = {
     "onnx": Target("onnx", ("standard",), standard=True),
     "ort": Target("ort", ("cpu", "cuda")),
-    "ort-cpu": Target("ort-cpu", ("cpu",), guards_residuals=True, rejoins_affines=True),
+    "ort-cpu": Target(
+        "ort-cpu",
+        ("cpu",),
+        guards_residuals=True,
+        rejoins_affines=True,
+        says_deviations=False,
+        least_l2=32,
+    ),
     "ort-cuda": Target("ort-cuda", ("cuda",)),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from folding_models import assert_folds, built, folded, norm, normal
+from folding_models import assert_folds, assert_left, built, folded, norm, normal
 from onnx import TensorProto, helper
 from small_models import assert_agree
 
@@ -185,3 +185,32 @@ def test_values_that_hold_other_numbers_now_have_other_names() -> None:
     made = {name for node in done.model.graph.node for name in node.output}
     assert not made & {"m", "a", "t"}
     assert "y" in made
+
+
+EXPANDED = "zero = Constant<value_float=0.0>() wide = Expand(zero, six) "
+
+
+def test_a_bias_that_is_expanded_is_a_constant_beside_a_fold() -> None:
+    """As torch exports a Conv without bias; its neighbour has no norm to fold."""
+    model = built(
+        f"{EXPANDED} c = Conv(x, w, wide) n = BN(c, *n) r = Relu(n) z = Expand(zero, six) y = Conv(r, v, z)",
+        x="float[2,4,9,9]",
+        out="float[2,6,5,5]",
+        six=np.array([6]),
+        v=normal(6, 6, 3, 3),
+        w=normal(6, 4, 3, 3),
+        **norm("n", 6),
+    )
+    done = assert_folds(model, Conv=2, Relu=1)
+    assert "z" in done.initializers
+
+
+def test_a_model_without_a_fold_keeps_its_expanded_bias() -> None:
+    model = built(
+        f"{EXPANDED} y = Conv(x, w, wide)",
+        x="float[2,4,9,9]",
+        out="float[2,6,7,7]",
+        six=np.array([6]),
+        w=normal(6, 4, 3, 3),
+    )
+    assert_left(model)

@@ -12,6 +12,8 @@ from torch_networks import NETWORKS, exported
 import normfuse
 
 pytestmark = pytest.mark.slow
+UNAVOIDABLE = {"linear-output-reused", "residual-between"}
+"""Why a norm in front of an activation stays: what it reads is read again, or is a sum."""
 
 
 @pytest.mark.parametrize("exporter", ["torchscript", "dynamo"])
@@ -20,7 +22,8 @@ def test_every_norm_that_can_be_folded_is(name: str, exporter: str) -> None:
     model = exported(name, exporter)
     done = folded(model)
     assert done.operators["BatchNormalization"] == NETWORKS[name].stays
-    assert done.reasons == ["linear-output-reused"] * NETWORKS[name].stays
+    assert len(done.reasons) == NETWORKS[name].stays
+    assert set(done.reasons) <= UNAVOIDABLE
     assert len(done.model.graph.node) < len(model.graph.node)
     assert not folded(done.model).records
 
@@ -34,7 +37,8 @@ def test_the_whole_pipeline_keeps_every_fold(name: str, exporter: str) -> None:
     assert isinstance(done, onnx.ModelProto)
     assert operators(done)["BatchNormalization"] == stays
     left = [site.reason for site in result.report.sites if site.status != "folded"]
-    assert left == ["linear-output-reused"] * stays
+    assert len(left) == stays
+    assert set(left) <= UNAVOIDABLE
     for size in (1, 3):
         shape = (size, *NETWORKS[name].shape[1:])
         feed = {"x": np.random.default_rng(size).normal(size=shape).astype(np.float32)}

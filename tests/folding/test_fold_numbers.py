@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 from folding_models import Array, built, folded, norm, normal
@@ -202,6 +203,24 @@ def test_double_precision_is_kept() -> None:
     done = folded(model)
     assert done.operators == {"MatMul": 1, "Add": 1}
     assert_agree(model, done.model, tolerance=1e-13)
+
+
+def test_bfloat16_weights_are_rounded_once() -> None:
+    """onnxruntime has no such Conv on the CPU, so the weights themselves are looked at."""
+    narrow = ml_dtypes.bfloat16
+    weights, parameters = normal(6, 4, 3, 3, dtype=narrow), norm("n", 6, narrow)
+    model = built(
+        "c = Conv(x, w) y = BN<epsilon=0.5>(c, *n)",
+        x="bfloat16[1,4,9,9]",
+        out="bfloat16[1,6,7,7]",
+        w=weights,
+        **parameters,
+    )
+    done = folded(model)
+    assert done.operators == {"Conv": 1}
+    gamma, variance = (parameters[f"n_{part}"].astype(np.float64) for part in ("scale", "var"))
+    exact = weights.astype(np.float64) * (gamma / np.sqrt(variance + 0.5)).reshape(-1, 1, 1, 1)
+    np.testing.assert_array_equal(done.weight("w").view(np.uint16), exact.astype(narrow).view(np.uint16))
 
 
 def test_large_weights_are_scaled_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,8 @@ def test_batchnorms_are_folded(name: str, built: Callable[[str], Path], tmp_path
 def test_the_other_families_are_fused(
     name: str, kind: str, built: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    report = optimize(built(name), tmp_path / "out.onnx")
+    options = normfuse.Options(target="ort")  # one of them gains nothing on the CPU, and is left there
+    report = normfuse.optimize(built(name), tmp_path / "out.onnx", options).report
 
     assert [site.status for site in report.sites if site.kind == kind] == ["fused"]
     assert residue(tmp_path / "out.onnx") == []

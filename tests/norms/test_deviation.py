@@ -26,18 +26,35 @@ def outside(
 @pytest.mark.parametrize("write", [layer_norm, rms_norm], ids=["layer", "rms"])
 def test_it_is_exact_on_rows_of_every_kind(write, epsilon, bessel):
     proto = outside(write, epsilon, bessel)
-    result = rewritten(proto)
+    result = rewritten(proto, "ort")
     assert len(result.fused) == 1
     assert result.operators["Sqrt"] == result.operators["ReduceMean"] == 0
     assert_agree(proto, result.model)
-    assert not rewritten(result.model).fused
+    assert not rewritten(result.model, "ort").fused
+
+
+@pytest.mark.parametrize("write", [layer_norm, rms_norm], ids=["layer", "rms"])
+def test_on_the_cpu_where_it_is_slower_it_is_left(write):
+    result = rewritten(outside(write, 0.2), "ort-cpu")
+    assert not result.fused
+    assert result.reasons == {"no-gain"}
+
+
+@pytest.mark.parametrize(("length", "kept"), [(8, True), (64, False)])
+def test_a_division_by_the_length_of_short_rows_is_left_on_the_cpu(length, kept):
+    body = dict.fromkeys(("square", "variance", "epsilon"), "")
+    constants = {"last": np.array([-1])}
+    root = LENGTHS["norm"].replace("n = Div", "y = Div")
+    proto = rms_norm(constants, f"float[10,{length}]", root=root, affine="", **body)
+    assert bool(rewritten(proto, "ort-cpu").fused) != kept
+    assert rewritten(proto, "ort").fused
 
 
 @pytest.mark.parametrize("axis", ["[1]", "[2,3]"])
 def test_over_other_axes(axis):
     reductions = {"mean": f"m = ReduceMean<axes={axis}>(x)", "variance": f"v = ReduceMean<axes={axis}>(s)"}
     proto = outside(layer_norm, 0.1, x="float[2,6,4,5]", affine="y = Identity(n)", **reductions)
-    assert_agree(proto, rewritten(proto).model)
+    assert_agree(proto, rewritten(proto, "ort").model)
 
 
 def test_on_the_standard_target_a_layer_norm_has_its_deviation_and_an_rms_norm_has_not():
@@ -72,7 +89,7 @@ LENGTHS = {
 def test_a_norm_of_length_keeps_the_nan_of_a_zero_row(text):
     body = dict.fromkeys(("square", "variance", "epsilon"), "")
     proto = rms_norm({"last": np.array([-1])}, "float[10,6]", root=LENGTHS[text], **body)
-    result = rewritten(proto)
+    result = rewritten(proto, "ort")
     assert [s.kind for s in result.fused] == ["L2Norm"]
     assert sum(result.operators.values()) == 1
     assert_agree(proto, result.model)
@@ -97,7 +114,7 @@ def test_a_clamped_norm_of_length_is_named_or_exact(text):
 
 def test_a_scale_and_a_bias_go_with_the_deviation():
     proto = outside(layer_norm, 0.2)
-    result = rewritten(proto)
+    result = rewritten(proto, "ort")
     assert result.fused[0].kind == "LayerNorm"
     np.testing.assert_array_equal(GAMMA, vector(6))
     np.testing.assert_array_equal(BETA, vector(6, seed=1))

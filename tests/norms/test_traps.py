@@ -112,7 +112,7 @@ def test_epsilon_outside_the_root_is_exact_or_left():
                 root=f"r0 = Sqrt(v) r = Add(r0, o) n = Div({deviation}, r)",
             )
             result = rewritten(proto)
-            assert result.fused or result.reasons == {"eps-outside-sqrt"}
+            assert result.fused or result.reasons <= {"eps-outside-sqrt", "no-gain"}
             assert_agree(proto, result.model)
 
 

@@ -81,5 +81,5 @@ def test_a_bound_as_large_as_the_result_proves_nothing(tmp_path: Path) -> None:
         paths.append(save(proto, tmp_path / f"{name}.onnx"))
     verdict = verify(*paths, Settings(deployed=False))
     assert verdict.result == "inconclusive"
-    assert "prove nothing" in verdict.outputs[0].detail
+    assert "proves nothing" in verdict.outputs[0].detail
     assert verify(paths[0], paths[0], Settings(deployed=False)).result == "equal"

@@ -61,3 +61,11 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match="--inputs"):
         read_inputs(tmp_path / name, ["a"])
+
+
+def test_half_an_archive_is_refused(tmp_path: Path) -> None:
+    np.savez(tmp_path / "one.npz", a=A)
+    whole = (tmp_path / "one.npz").read_bytes()
+    (tmp_path / "one.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_inputs(tmp_path / "one.npz", ["a"])

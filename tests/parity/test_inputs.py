@@ -162,3 +162,26 @@ def test_inputs_of_the_user_that_do_not_fit_are_an_error() -> None:
     which = of("float[B, 4] x", "float[B, 4] y", "y = Neg(x)")
     with pytest.raises(CannotVerifyError, match="does not accept the given inputs 1"):
         made(which, Settings(inputs=({"x": np.ones((3, 5), np.float32)},)))
+
+
+@pytest.mark.parametrize("size", [10**14, 10**30])
+def test_sizes_beyond_the_memory_are_named(size: int) -> None:
+    which = of("float[B, 4] x", "float[B, 4] y", "y = Neg(x)")
+    with pytest.raises(CannotVerifyError, match=f"not enough memory.*B={size}"):
+        made(which, Settings(dims={"B": size}))
+
+
+def test_what_was_tried_is_named_where_nothing_is_accepted() -> None:
+    which = of("float[N] x", "float[M, K] y", "s = Constant<value_ints=[9973, -1]>() y = Reshape(x, s)")
+    with pytest.raises(
+        CannotVerifyError, match=r"such as x \[\d+\] \(N=\d+\).*Input shape:\{\d+\}"
+    ) as caught:
+        made(which)
+    assert "onnxruntime_src" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["random:5:3", "random:0:inf", "random:0.2:0.7"])
+def test_a_range_that_is_empty_is_refused(text: str) -> None:
+    which = of("int64[B, 9] ids", "int64[B, 9] y", "y = Neg(ids)")
+    with pytest.raises(UsageError, match="LOW must be less"):
+        made(which, Settings(given={"ids": text}))

@@ -95,3 +95,16 @@ def test_the_verdict_shows_the_input_that_decided() -> None:
     verdict = conclude([("normal", good), ("tiny variance", bad), ("zero", good)])
     assert (verdict.result, verdict.detail) == ("failed", "tiny variance")
     assert verdict.error_after == pytest.approx(1 / 3)
+
+
+def test_a_number_in_the_place_of_a_nan_is_improved_however_far_off_it_is() -> None:
+    found = judged(f32(np.nan, np.nan, np.nan), f32(1, 2, 3.1))
+    assert found.improved
+    verdict = conclude([("constant", found)])
+    assert (verdict.result, verdict.error_before) == ("improved", np.inf)
+    assert verdict.error_after <= verdict.bound
+
+
+def test_a_repaired_nan_is_no_licence_for_the_other_elements() -> None:
+    assert not judged(f32(1, 2, np.nan), f32(1, 2.1, 3)).holds
+    assert judged(f32(1, 2.1, np.nan), f32(1, 2.1, 3.1)).holds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -264,3 +265,38 @@ def test_statistics_over_a_single_pixel_do_not_fail_an_exact_rewrite(tmp_path: P
     parity = check(*Pair(before, after).save(tmp_path), sites, Settings(dims={"H": 1, "W": 1}))
     assert parity.model.result == "equal"
     assert parity.guilty == ()
+
+
+def test_empty_outputs_prove_nothing(tmp_path: Path) -> None:
+    a = save(model("float[N] x", "float[N] y", "y = Neg(x)"), tmp_path / "a.onnx")
+    b = save(model("float[N] x", "float[N] y", "y = Abs(x)"), tmp_path / "b.onnx")
+    verdict = verify(a, b, Settings(dims={"N": 0}))
+    assert verdict.result == "inconclusive"
+    assert "'y': it is empty" in verdict.detail
+    assert not verdict.outputs[0].conclusive
+
+
+def test_an_empty_output_beside_one_that_agrees_does_no_harm(tmp_path: Path) -> None:
+    ends = "float[N] x, float[M] u", "float[N] y, float[M] v"
+    a = save(model(*ends, "y = Neg(x) v = Neg(u)"), tmp_path / "a.onnx")
+    b = save(model(*ends, "y = Neg(x) v = Abs(u)"), tmp_path / "b.onnx")
+    assert verify(a, a, Settings(dims={"N": 0})).result == "equal"
+    assert verify(a, b, Settings(dims={"N": 0})).result == "failed"
+
+
+def test_an_inconclusive_verdict_says_why(tmp_path: Path) -> None:
+    body = "z = Sub(x, x) y = Div(z, z)"
+    a = save(model("float[N] x", "float[N] y", body), tmp_path / "a.onnx")
+    verdict = verify(a, a, Settings())
+    assert verdict.result == "inconclusive"
+    assert "NaN or infinite everywhere" in verdict.detail
+
+
+def test_out_of_memory_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise MemoryError("64 GiB")
+
+    monkeypatch.setattr(sys.modules["normfuse.parity.check"], "baseline_of", full)
+    a = save(model("float[N] x", "float[N] y", "y = Neg(x)"), tmp_path / "a.onnx")
+    with pytest.raises(CannotVerifyError, match=r"not enough memory.*64 GiB"):
+        verify(a, a, Settings())

@@ -154,3 +154,23 @@ def test_progress_shows_the_step_on_a_terminal_and_nothing_elsewhere() -> None:
 
 def test_advice_is_only_given_for_reasons_that_exist() -> None:
     assert set(ADVICE) <= set(REASONS)
+
+
+@pytest.mark.parametrize(
+    ("target", "foreign", "said"),
+    [
+        ("ort-cpu", ("LayerNormalization",), "only onnxruntime knows; --target onnx avoids them"),
+        ("ort-cpu", ("com.microsoft.FusedConv",), "only onnxruntime knows\n"),
+        ("onnx", ("com.microsoft.FusedConv",), "only onnxruntime knows\n"),
+        ("ort-cpu", ("LayerNormalization", "my.dom.Foo"), "not of the ONNX standard: my.dom.Foo"),
+        ("onnx", ("Foo",), "not of the ONNX standard: Foo"),
+    ],
+)
+def test_foreign_operators_are_told_apart(target: str, foreign: tuple[str, ...], said: str) -> None:
+    text = printed(print_summary, replace(FULL, target=target, foreign=foreign))
+    assert said in "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+
+def test_standard_operators_need_no_word() -> None:
+    text = printed(print_summary, replace(FULL, standard_onnx=True, foreign=()))
+    assert "onnxruntime knows" not in text
