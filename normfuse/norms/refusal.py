@@ -25,7 +25,7 @@ REASONS: dict[str, str] = {
     "divisor!=N": "the sum is divided by something that is not provably the number of elements",
     "axes-differ": "the mean and the variance are taken over different axes",
     "affine-expands-shape": "the affine would enlarge the normalized tensor, so no fused operator takes it",
-    "affine-not-normalized-axes": "the affine varies over axes that are not normalized; no fused operator takes it",
+    "affine-not-normalized-axes": "the affine varies over axes that are not normalized",
     "affine-not-constant": "the affine is computed at run time, so no fused operator takes it",
     "unknown-normalized-size": "the size of the normalized axes is not known, so no scale can be written",
     "unknown-shape": "the shapes are not known well enough to prove the rewrite",
