@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -253,15 +252,13 @@ def test_the_version_names_what_matters(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_help_is_there_at_once() -> None:
-    """Nothing heavy is imported for it; the time is a loose bound for slow machines."""
+    """Nothing heavy is imported for it."""
     script = (
         "import sys; from normfuse.cli import run; run(['--help']);"
         "print(sorted({'onnx', 'onnx_ir', 'numpy', 'onnxruntime', 'rich'} & set(sys.modules)))"
     )
-    started = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
-    assert time.perf_counter() - started < 2
 
 
 # -- for real -------------------------------------------------------------------------------------------

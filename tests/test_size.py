@@ -30,7 +30,6 @@ def size() -> ModuleType:
 def test_13_gb_of_weights_that_do_not_change_cost_nothing(size: ModuleType, tmp_path: Path) -> None:
     path = size.many_weights(tmp_path, 13.0)
     figures = size.measured(path, "-o", path.with_name("out.onnx"), "--no-verify")
-    assert figures.processor < 6
     assert figures.memory < 500 * MB
     assert size.written(tmp_path) < 4 * MB
 
