@@ -142,7 +142,7 @@ def _compute_weights(facts: Facts, leave: Leave, done: Rewritten) -> None:
             )
             reason = leave(site.kind, anchor, name)
             if reason is not None:
-                done.sites.append(dataclasses.replace(site, status="left", operator=None, reason=reason))
+                done.sites.append(_left_out(site, reason))
                 continue
             removed = reroute(facts, found.output, add_constant(facts, found.array, name))
             done.sites.append(dataclasses.replace(site, nodes_replaced=removed))
@@ -180,8 +180,7 @@ def _fuse_responses(facts: Facts, target: Target, leave: Leave, done: Rewritten)
             )
             reason = leave(site.kind, anchor, name)
             if reason is not None:
-                status: Status = "rolled-back" if reason == "rolled-back" else "left"
-                done.sites.append(dataclasses.replace(site, status=status, operator=None, reason=reason))
+                done.sites.append(_left_out(site, reason))
                 continue
             removed = replace(facts, found.output, lowered.nodes, lowered.output)
             done.sites.append(dataclasses.replace(site, nodes_replaced=removed))
@@ -200,9 +199,7 @@ def _lower_all(facts: Facts, norms: list[Norm], target: Target, leave: Leave, do
         x = now.get(norm.input, norm.input)
         lowered = None if reason is not None else lower(facts, norm, x, target)
         if reason is not None:
-            left[anchor] = _site(
-                norm, anchor, "rolled-back" if reason == "rolled-back" else "left", reason=reason
-            )
+            left[anchor] = _site(norm, anchor, _status(reason), reason=reason)
         elif isinstance(lowered, Refusal):
             left[anchor] = _left(lowered)
         elif lowered is not None and not _says_the_same(norm, lowered):
@@ -236,12 +233,22 @@ def _says_the_same(norm: Norm, lowered: Lowered) -> bool:
     return [n.op_type for n in lowered.nodes if n.op_type != "Shape"] == [n.op_type for n in norm.spelled]
 
 
-def _site(norm: Norm, anchor: str, status: str, *, operator: str | None = None, reason: str | None = None,
+def _status(reason: str) -> Status:
+    """The status of a site that is left out for a reason."""
+    return "rolled-back" if reason == "rolled-back" else "left"
+
+
+def _left_out(site: Site, reason: str) -> Site:
+    """A site as it is reported when it is left out."""
+    return dataclasses.replace(site, status=_status(reason), operator=None, reason=reason)
+
+
+def _site(norm: Norm, anchor: str, status: Status, *, operator: str | None = None, reason: str | None = None,
           name: str | None = None, spelling: str | None = None, removed: int = 0) -> Site:  # fmt: skip
     rank = len(norm.shape)
     return Site(
         kind=norm.kind,
-        status=status,  # type: ignore[arg-type]
+        status=status,
         anchor=anchor,
         output=name if name is not None else norm.output.name or "",
         input=norm.input.name or "",

@@ -269,4 +269,5 @@ def as_whole(exponent: Exponent) -> Exponent:
 
 
 def is_even(exponent: Exponent) -> bool:
+    """Whether an exponent is an even whole number."""
     return exponent.denominator == 1 and exponent.numerator % 2 == 0

@@ -71,6 +71,7 @@ def larger(a: Coefficient, b: Coefficient) -> Coefficient:
 
 
 def raised(coefficient: Coefficient, exponent: int | Fraction) -> Coefficient:
+    """A coefficient to a rational power, element by element."""
     if not isinstance(coefficient, np.ndarray) and coefficient == 1:
         return coefficient
     if exponent == Fraction(1, 2):

@@ -22,7 +22,6 @@ from normfuse.norms.refusal import Refusal
 
 _VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
 _MAX_VIEWS = 3
-_MAX_NODES = 10
 
 
 @dataclass(frozen=True)
@@ -43,8 +42,8 @@ def find_local_responses(facts: Facts, graph: ir.Graph) -> Iterator[LocalRespons
     """Every division by a power of a pooled square of the dividend."""
     for node in graph:
         if node.op_type == "AveragePool" and node.domain in ("", "ai.onnx"):
-            squared = _squared(facts, node)
-            division = _division(facts, node)
+            squared = _squared(node)
+            division = _division(node)
             if squared is None or division is None:
                 continue
             found = _read(facts, node, squared, division)
@@ -52,7 +51,7 @@ def find_local_responses(facts: Facts, graph: ir.Graph) -> Iterator[LocalRespons
             yield found or Refusal("LocalResponseNorm", "no-fused-operator", anchor, "LRN has no such window")
 
 
-def _squared(facts: Facts, pool: ir.Node) -> list[ir.Node] | None:
+def _squared(pool: ir.Node) -> list[ir.Node] | None:
     """Mul(x, x), views and Pad before a pooling, in graph order."""
     nodes: list[ir.Node] = []
     value = pool.inputs[0]
@@ -69,7 +68,7 @@ def _squared(facts: Facts, pool: ir.Node) -> list[ir.Node] | None:
     return None
 
 
-def _division(facts: Facts, pool: ir.Node) -> list[ir.Node] | None:
+def _division(pool: ir.Node) -> list[ir.Node] | None:
     """Views, Mul, Add, Pow and Div behind a pooling."""
     nodes: list[ir.Node] = []
     wanted = ["Mul", "Add", "Pow", "Div"]
