@@ -1,0 +1,229 @@
+"""The stages in their order: read, rewrite, stage, verify; what fails is left out, and it is done again.
+
+    source -> rewrite -> staged file -> parity -> guilty? -> rewrite without it …
+
+Nothing here writes the output: what holds is staged, and committed by the caller.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import onnx
+import onnx_ir as ir
+
+from normfuse import model_io
+from normfuse.errors import CannotVerifyError, ParityError
+from normfuse.given import Model, source_of
+from normfuse.options import Options, leaver
+from normfuse.parity import Boundary, Parity, Settings, read_inputs
+from normfuse.parity.settings import Feed
+from normfuse.parity.verdict import SiteVerdict
+from normfuse.report.record import Report, Site
+from normfuse.rewrite import Rewritten, rewrite
+from normfuse.targets import Target, for_providers, resolve
+
+Progress = Callable[[str], None]
+MAX_ROLLBACKS = 8
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What the report says of the source; taken before the graph is changed."""
+
+    name: str
+    nodes: int
+    opset: int
+    size: int
+    warnings: tuple[str, ...]
+
+    @staticmethod
+    def of(source: model_io.Source) -> Counts:
+        model = source.model
+        opset = int(model.opset_imports.get("", 1))
+        return Counts(source.name, _node_count(model), opset, source.size, source.warnings)
+
+
+class Run:
+    """One run of the pipeline: its options, target, and how long each stage took."""
+
+    def __init__(self, options: Options, progress: Progress) -> None:
+        self.options = options
+        self.target: Target = resolve(options.target) if options.target else for_providers(options.providers)
+        self.progress = progress
+        self.seconds: dict[str, float] = {}
+        self.feeds: Sequence[Feed] = ()
+
+    def settings(self, provider: str) -> Settings:
+        asked = self.options
+        return Settings(provider, asked.dims, asked.seed, inputs=self.feeds, given=asked.given)
+
+    def read(self, model: Model) -> model_io.Source:
+        self.progress("reading")
+        with self._timed("read"):
+            source = source_of(model)
+            if (
+                self.options.inputs is not None and not self.feeds
+            ):  # they are for the first model that is read
+                self.feeds = read_inputs(Path(self.options.inputs), _input_names(source.model))
+            return source
+
+    def until_it_holds(
+        self, source: model_io.Source, before: Counts, out: Path | None
+    ) -> tuple[Rewritten, model_io.Staged, list[Parity]]:
+        """Rewrite and verify; leave out what failed and do it again, until what is left holds."""
+        taken_back: dict[str, SiteVerdict | None] = {}
+        fresh = source
+        for _ in range(MAX_ROLLBACKS):
+            self.progress("rewriting")
+            with self._timed("rewrite"), model_io.no_collection():
+                done = rewrite(fresh.model, self.target, leaver(self.options.skip, taken_back))
+            with self._timed("write"), model_io.no_collection():
+                staged = _stage(done, source, out, self.options)
+            with ExitStack() as undo:
+                undo.callback(staged.discard)
+                verdicts = self._verdicts(source, staged, done.boundaries) if changed(done) else []
+                guilty = {name: v.sites.get(name) for v in verdicts for name in v.guilty}
+                done.sites = [_condemned(site, taken_back) for site in done.sites]
+                if not guilty.keys() - taken_back.keys():
+                    _require(verdicts, partial(self.report, before, done, verdicts, None))
+                    undo.pop_all()
+                    return done, staged, verdicts
+            taken_back.update(guilty)
+            fresh = source.again()
+        raise ParityError(
+            f"{source.name}: after {MAX_ROLLBACKS} rounds of taking rewrites back it still differs"
+        )
+
+    def _verdicts(
+        self, source: model_io.Source, staged: model_io.Staged, boundaries: Sequence[Boundary]
+    ) -> list[Parity]:
+        if not self.options.verify:
+            return []
+        from normfuse import parity
+
+        self.progress("verifying")
+        with self._timed("verify"), model_io.original(source) as original:
+            return [
+                parity.check(original, staged.path, boundaries, self.settings(p))
+                for p in self.options.providers
+            ]
+
+    def report(
+        self, before: Counts, done: Rewritten, verdicts: Sequence[Parity], staged: model_io.Staged | None
+    ) -> Report:
+        return Report(
+            model=before.name,
+            target=self.target.name,
+            providers=self.options.providers,
+            sites=tuple(_with_parity(site, verdicts) for site in done.sites),
+            nodes_before=before.nodes,
+            nodes_after=_node_count(done.model),
+            opset_before=before.opset,
+            opset_after=int(done.model.opset_imports.get("", 1)),
+            standard_onnx=not _foreign(done.model),
+            foreign=_foreign(done.model),
+            parity=verdicts[0].model if verdicts else None,
+            warnings=_warnings(before.warnings, done),
+            bytes_before=before.size,
+            bytes_after=staged.size if staged is not None else 0,
+            depends_on=tuple(map(str, staged.depends_on)) if staged is not None else (),
+            seconds={name: round(value, 3) for name, value in self.seconds.items()},
+        )
+
+    def _timed(self, name: str) -> _Timer:
+        return _Timer(self.seconds, name)
+
+
+class _Timer:
+    def __init__(self, seconds: dict[str, float], name: str) -> None:
+        self.seconds, self.name = seconds, name
+
+    def __enter__(self) -> None:
+        self.started = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds[self.name] = self.seconds.get(self.name, 0.0) + time.perf_counter() - self.started
+
+
+def changed(done: Rewritten) -> bool:
+    return any(site.status in ("fused", "folded", "guarded") for site in done.sites)
+
+
+def _stage(done: Rewritten, source: model_io.Source, out: Path | None, options: Options) -> model_io.Staged:
+    placement = model_io.Placement(options.copy_data, options.in_place and out is not None)
+    if not changed(done):
+        return model_io.copy_unchanged(source, out, placement)
+    return model_io.stage(done.model, source, out, placement)
+
+
+def _require(verdicts: Sequence[Parity], report: Callable[[], Report]) -> None:
+    """Refuse a result that was not shown to compute the same."""
+    for verdict in (v.model for v in verdicts):
+        if verdict.result == "failed":
+            raise ParityError(f"the result differs on {verdict.provider}: {verdict.detail}", report=report())
+        if verdict.result in ("inconclusive", "not-run"):
+            raise CannotVerifyError(f"not verified on {verdict.provider}: {verdict.detail}")
+
+
+def _with_parity(site: Site, verdicts: Sequence[Parity]) -> Site:
+    found = [v.sites[site.output] for v in verdicts if site.output in v.sites]
+    if not found or site.status not in ("fused", "folded", "guarded"):
+        return site
+    worst = max(found, key=_severity)
+    return dataclasses.replace(site, parity=worst)
+
+
+def _condemned(site: Site, taken_back: Mapping[str, SiteVerdict | None]) -> Site:
+    """A site that was taken back, with the figures for which it was."""
+    if site.status != "rolled-back":
+        return site
+    return dataclasses.replace(site, parity=taken_back.get(site.output))
+
+
+def _severity(verdict: SiteVerdict) -> int:
+    return ("equal", "improved", "inconclusive", "failed").index(verdict.result)
+
+
+def _input_names(model: ir.Model) -> list[str]:
+    """What has to be fed: an input with an initializer has a value already."""
+    return [v.name for v in model.graph.inputs if v.name and v.name not in model.graph.initializers]
+
+
+def _node_count(model: ir.Model) -> int:
+    return sum(1 for _ in ir.traversal.RecursiveGraphIterator(model.graph))
+
+
+def _foreign(model: ir.Model) -> tuple[str, ...]:
+    """Operators that neither exist in ONNX at the model's opset nor are functions of the model."""
+    opset = int(model.opset_imports.get("", 1))
+    operators = {(n.domain, n.op_type) for n in ir.traversal.RecursiveGraphIterator(model.graph)}
+    local = {(f.domain, f.name) for f in model.functions.values()}
+    found = {
+        key
+        for key in operators - local
+        if not (key[0] in ("", "ai.onnx", "ai.onnx.ml") and _exists(key[1], key[0], opset))
+    }
+    return tuple(sorted(f"{domain}.{name}" if domain else name for domain, name in found))
+
+
+def _exists(op_type: str, domain: str, opset: int) -> bool:
+    if domain == "ai.onnx.ml":
+        return onnx.defs.has(op_type, domain)
+    return onnx.defs.has(op_type, opset, "")
+
+
+def _warnings(of_source: Sequence[str], done: Rewritten) -> tuple[str, ...]:
+    training = [s.anchor for s in done.sites if s.reason == "training-mode"]
+    warnings = list(of_source)
+    if training:
+        warnings.insert(0, f"{len(training)} BatchNormalization in training mode ({training[0]}"
+                           f"{', …' if len(training) > 1 else ''}): the model was probably exported without "
+                           "eval(); export it again")  # fmt: skip
+    return tuple(warnings)
