@@ -26,7 +26,8 @@ class Options:
     """How to rewrite and verify one model.
 
     target: "onnx", "ort", "ort-cpu" or "ort-cuda"; None follows the providers.
-    providers: execution providers to verify on, such as "cpu" and "cuda".
+    max_opset: the opset above which the model is not raised; None: as far as the target needs.
+    providers: execution providers to verify on, such as "cpu", "cuda", "openvino" or a full name.
     dims: values of symbolic dimensions for the verification ({"S": 7}).
     verify: False writes without running anything.
     skip: kinds (`KINDS`) or names of nodes that are left as they are.
@@ -36,9 +37,17 @@ class Options:
     in_place: replace the input, once the result has been verified.
     inputs: a .npz, a .npy or a folder of them that the verification runs on, in the place of made inputs.
     given: how single inputs are made, "random:LOW:HIGH", "zeros", "ones" or a `.npy` file, by input.
+    custom_operators: the library of the model's custom operators, for the verification.
+    max_memory: bytes; a model that needs more is not run, but certified rewrite by rewrite. None: as much as
+        the machine can spare.
+    illustrated: draw each distinct site and time the model, for a report for people; takes seconds.
+    tune: measure the lowerings of each distinct site, and take the fastest.
+    plan: a file of lowerings; those to take, or, with `tune`, where to write those that were taken.
+    threads: of one operator while tuning; 0 is the runtime's own choice.
     """
 
     target: str | None = None
+    max_opset: int | None = None
     providers: tuple[str, ...] = ("cpu",)
     dims: Mapping[str, int] = field(default_factory=dict)
     verify: bool = True
@@ -49,6 +58,12 @@ class Options:
     in_place: bool = False
     inputs: Path | None = None
     given: Mapping[str, str] = field(default_factory=dict)
+    custom_operators: Path | None = None
+    max_memory: int | None = None
+    illustrated: bool = False
+    tune: bool = False
+    plan: Path | None = None
+    threads: int = 1
 
 
 def check_skip(skip: Iterable[str], model: ir.Model, where: str) -> None:

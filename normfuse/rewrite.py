@@ -18,7 +18,9 @@ from normfuse.folding import fold_all, rejoin
 from normfuse.graph.facts import Facts
 from normfuse.graph.functions import inlined
 from normfuse.graph.opset import raised
-from normfuse.graph.surgery import add_constant, remove_orphans, replace, reroute
+from normfuse.graph.scopes import graphs
+from normfuse.graph.surgery import add_constant, displace, remove_orphans, replace, reroute
+from normfuse.neighbours import Records, take_in
 from normfuse.norms.candidates import FUSED_NORMS
 from normfuse.norms.find import Findings, find
 from normfuse.norms.local_response import find_local_responses
@@ -28,8 +30,9 @@ from normfuse.norms.weights import find_weight_norms
 from normfuse.options import Leave
 from normfuse.parity import Boundary
 from normfuse.report.record import Site, Status
-from normfuse.targets.lowering import lower, needed_opset, wants_opset
-from normfuse.targets.residual import guard_residuals
+from normfuse.targets.lowering import AS_SPELLED, candidates, choose, lower, wished_opset
+from normfuse.targets.plan import Plan, chosen
+from normfuse.targets.residual import SUM, guard_residuals
 from normfuse.targets.responses import lower_response
 from normfuse.targets.target import Lowered, Target
 
@@ -43,24 +46,30 @@ class Rewritten:
     """The rewritten model, one record for each candidate, and what parity needs to run each rewrite alone.
 
     written: nodes of this run's own lowerings, which are no candidates.
+    plan: the lowerings that were asked for. choices: those that each site has, the default first, by the name
+        of its output; sites with a single one are not listed.
     """
 
     model: ir.Model
     sites: list[Site] = field(default_factory=list)
     boundaries: list[Boundary] = field(default_factory=list)
     written: set[ir.Node] = field(default_factory=set)
+    plan: Plan = field(default_factory=dict)
+    choices: dict[str, tuple[str, ...]] = field(default_factory=dict)
 
 
-def rewrite(model: ir.Model, target: Target, leave: Leave) -> Rewritten:
+def rewrite(model: ir.Model, target: Target, leave: Leave, plan: Plan | None = None) -> Rewritten:
     """Rewrite `model` for `target`; the model may be changed, and the one in the result is what counts.
+
+    plan: lowerings of sites that are not to get the target's default.
 
     Model-local functions that hold a candidate are inlined, but only where that lets something be rewritten.
     """
     flat = inlined(model, _may_be_candidate) if model.functions else None
     if flat is None:
-        return _rewrite(model, target, leave)
-    with_functions = _rewrite(model.clone(), target, leave)
-    without = _rewrite(flat, target, leave)
+        return _rewrite(model, target, leave, plan or {})
+    with_functions = _rewrite(model.clone(), target, leave, plan or {})
+    without = _rewrite(flat, target, leave, plan or {})
     return without if _rewrites(without) > _rewrites(with_functions) else with_functions
 
 
@@ -73,9 +82,9 @@ def _rewrites(done: Rewritten) -> int:
     return sum(site.status in ("fused", "folded") for site in done.sites)
 
 
-def _rewrite(model: ir.Model, target: Target, leave: Leave) -> Rewritten:
+def _rewrite(model: ir.Model, target: Target, leave: Leave, plan: Plan) -> Rewritten:
     facts = Facts(model)
-    done = Rewritten(model)
+    done = Rewritten(model, plan=plan)
     _compute_weights(facts, leave, done)
     found = _find_all(facts)
     higher = _raise(model, [n for f in found for n in f.norms if _is_wanted(n, target, leave)], target)
@@ -86,18 +95,16 @@ def _rewrite(model: ir.Model, target: Target, leave: Leave) -> Rewritten:
     _fuse(facts, found, target, leave, done)
     _fuse_responses(facts, target, leave, done)
     _fold(facts, target, leave, done)
+    records = Records(done.sites, done.boundaries, done.plan, done.choices)
+    take_in(facts, facts.graphs(), target, leave, records)
     if target.guards_residuals:
         _guard(facts, leave, done)
     remove_orphans(facts)
     return done
 
 
-def _graphs(model: ir.Model) -> list[ir.Graph]:
-    return [model.graph, *model.graph.subgraphs()]
-
-
 def _find_all(facts: Facts) -> list[Findings]:
-    return [find(facts, graph) for graph in _graphs(facts.model)]
+    return [find(facts, graph) for graph in facts.graphs()]
 
 
 def _is_wanted(norm: Norm, target: Target, leave: Leave) -> bool:
@@ -111,8 +118,10 @@ def _is_wanted(norm: Norm, target: Target, leave: Leave) -> bool:
 def _raise(model: ir.Model, norms: list[Norm], target: Target) -> ir.Model | None:
     """A copy at the opset that the norms need, where the target wants one and it can be had."""
     current = int(model.opset_imports.get("", 1))
-    needs = sorted({needed_opset(n) for n in norms if wants_opset(n, target)}, reverse=True)
-    if not target.standard and sum(g.num_nodes() for g in _graphs(model)) > MAX_NODES_TO_RAISE:
+    wishes = {version for n in norms if (version := wished_opset(n, target)) is not None}
+    limit = target.max_opset or max(wishes, default=0)
+    needs = sorted((version for version in wishes if version <= limit), reverse=True)
+    if not target.standard and sum(g.num_nodes() for g in graphs(model)) > MAX_NODES_TO_RAISE:
         return None
     for version in needs:
         if version > current:
@@ -129,7 +138,7 @@ def _anchor(value: ir.Value) -> str:
 
 
 def _compute_weights(facts: Facts, leave: Leave, done: Rewritten) -> None:
-    for graph in _graphs(facts.model):
+    for graph in facts.graphs():
         for found in list(find_weight_norms(facts, graph)):
             anchor, name = _anchor(found.output), found.output.name or ""
             site = Site(
@@ -161,7 +170,7 @@ def _fuse(facts: Facts, found: list[Findings], target: Target, leave: Leave, don
 
 
 def _fuse_responses(facts: Facts, target: Target, leave: Leave, done: Rewritten) -> None:
-    for graph in _graphs(facts.model):
+    for graph in facts.graphs():
         for found in list(find_local_responses(facts, graph)):
             lowered = found if isinstance(found, Refusal) else lower_response(facts, found, target)
             if isinstance(found, Refusal) or isinstance(lowered, Refusal):
@@ -197,14 +206,19 @@ def _lower_all(facts: Facts, norms: list[Norm], target: Target, leave: Leave, do
             continue
         reason = leave(norm.kind, anchor, name)
         x = now.get(norm.input, norm.input)
-        lowered = None if reason is not None else lower(facts, norm, x, target)
+        choice = None if reason is not None else choose(norm, target, facts.opset, done.plan)
+        lowered = None if reason is not None else lower(facts, norm, x, target, choice)
         if reason is not None:
             left[anchor] = _site(norm, anchor, _status(reason), reason=reason)
         elif isinstance(lowered, Refusal):
             left[anchor] = _left(lowered)
+            _offer(norm, target, facts, done)
         elif lowered is not None and not _says_the_same(norm, lowered):
             spelling = norm.spelling
+            _offer(norm, target, facts, done)
             removed = replace(facts, norm.output, lowered.nodes, lowered.output)
+            for old, new in lowered.besides:
+                removed += displace(facts, old, new)
             now[norm.output] = lowered.output
             done.written.update(lowered.nodes)
             done.sites.append(
@@ -213,6 +227,7 @@ def _lower_all(facts: Facts, norms: list[Norm], target: Target, leave: Leave, do
                     anchor,
                     "fused",
                     operator=lowered.operator,
+                    lowering=lowered.lowering,
                     name=name,
                     spelling=spelling,
                     removed=removed,
@@ -221,6 +236,13 @@ def _lower_all(facts: Facts, norms: list[Norm], target: Target, leave: Leave, do
             done.boundaries.append(Boundary(norm.kind, x.name or "", name, anchor))
             fused += 1
     return fused
+
+
+def _offer(norm: Norm, target: Target, facts: Facts, done: Rewritten) -> None:
+    """Keep which lowerings a site has."""
+    names = tuple(way.name for way in candidates(norm, target, facts.opset))
+    if len(names) > 1:
+        done.choices[norm.output.name or ""] = names
 
 
 def _is_standard(norm: Norm, target: Target) -> bool:
@@ -244,7 +266,8 @@ def _left_out(site: Site, reason: str) -> Site:
 
 
 def _site(norm: Norm, anchor: str, status: Status, *, operator: str | None = None, reason: str | None = None,
-          name: str | None = None, spelling: str | None = None, removed: int = 0) -> Site:  # fmt: skip
+          name: str | None = None, spelling: str | None = None, removed: int = 0,
+          lowering: str | None = None) -> Site:  # fmt: skip
     rank = len(norm.shape)
     return Site(
         kind=norm.kind,
@@ -259,6 +282,7 @@ def _site(norm: Norm, anchor: str, status: Status, *, operator: str | None = Non
         epsilon=norm.epsilon,
         nodes_replaced=removed,
         outside=norm.outside,
+        lowering=lowering,
     )
 
 
@@ -270,12 +294,13 @@ def _left(refusal: Refusal) -> Site:
 
 
 def _fold(facts: Facts, target: Target, leave: Leave, done: Rewritten) -> None:
-    taken_back: dict[ir.Node, str] = {}  # the anchors of folds that failed their check, with their outputs
+    taken_back: dict[ir.Node, Site] = {}  # folds that failed their check, by their anchors
 
     def excluded(kind: str, anchor: ir.Node, output: str) -> bool:
         reason = leave(kind, anchor.name or output, output)
         if reason == "rolled-back":
-            taken_back[anchor] = output
+            site = Site(kind, "left", anchor.name or output, output, spelling=anchor.op_type)
+            taken_back[anchor] = _left_out(site, reason)
         return reason is not None
 
     folds, refusals = fold_all(facts, excluded)
@@ -297,20 +322,33 @@ def _fold(facts: Facts, target: Target, leave: Leave, done: Rewritten) -> None:
         )
         done.boundaries.append(Boundary(fold.kind, fold.input, fold.output, fold.anchor))
     for refusal in refusals:
-        if refusal.node in done.written:
-            continue
-        site = _left(refusal)
-        if refusal.node in taken_back:
-            output = taken_back[refusal.node]
-            site = dataclasses.replace(site, status="rolled-back", reason="rolled-back", output=output)
-        done.sites.append(site)
+        if refusal.node not in done.written and refusal.node not in taken_back:
+            done.sites.append(_left(refusal))
+    done.sites.extend(taken_back.values())
 
 
 def _guard(facts: Facts, leave: Leave, done: Rewritten) -> None:
-    for graph in _graphs(facts.model):
-        for guarded in guard_residuals(facts, graph, leave):
+    left: dict[str, Site] = {}  # two norms may read one sum
+
+    def left_out(kind: str, anchor: str, output: str) -> str | None:
+        names = (SUM, AS_SPELLED.name)
+        wish = chosen(done.plan, output, names)
+        reason = leave(kind, anchor, output)
+        if reason is None:
+            done.choices[output] = names
+            reason = "no-gain" if wish == AS_SPELLED.name else None
+        if reason is not None:
+            site = Site(kind="Residual", status="left", anchor=anchor, output=output, spelling="Add")
+            left[output] = _left_out(site, reason)
+        return reason
+
+    for graph in facts.graphs():
+        for guarded in guard_residuals(facts, graph, left_out):
             done.sites.append(
                 Site(kind="Residual", status="guarded", anchor=guarded.anchor, output=guarded.output,
-                     input=guarded.input, spelling="Add", operator="Sum", nodes_replaced=1,
-                     detail=f"read by {guarded.norm}")
+                     input=guarded.inputs[0], spelling="Add", operator="Sum", nodes_replaced=1,
+                     lowering=SUM, detail=f"read by {guarded.norm}")
             )  # fmt: skip
+            done.boundaries.append(Boundary("Residual", guarded.inputs[0], guarded.output,
+                                            guarded.anchor, guarded.inputs))  # fmt: skip
+    done.sites.extend(left.values())

@@ -81,14 +81,30 @@ def test_a_site_that_failed_its_parity_check_is_rolled_back_and_the_rest_is_kept
     assert_agree(block(), ir.to_proto(done.model))
 
 
+@pytest.mark.parametrize(("reason", "status"), [("skipped", "left"), ("rolled-back", "rolled-back")])
+def test_a_guard_that_is_left_out_is_reported(reason, status):
+    done = run(block(), lambda kind, anchor, out: reason if kind == "Residual" else None)
+    guards = [(s.output, s.status, s.reason, s.operator) for s in done.sites if s.kind == "Residual"]
+    assert guards == [("h", status, reason, None)]
+    assert "Residual" not in {boundary.kind for boundary in done.boundaries}
+
+
+def test_a_fold_that_is_rolled_back_is_reported_although_a_part_of_it_is_folded():
+    proto = model("p = MatMul(x, w) q = Mul(p, g) y = Add(q, g)", CONSTANTS | {"w": vector(8, 8, seed=4)},
+                  x="float[B,4,8]")  # fmt: skip
+    done = run(proto, lambda kind, anchor, out: "rolled-back" if out == "y" else None)
+    assert {s.output: s.status for s in done.sites} == {"y": "rolled-back", "q": "folded"}
+    assert_agree(proto, ir.to_proto(done.model))
+
+
 def test_boundaries_are_values_of_the_source_and_of_the_result():
     proto = block()
     done = run(proto, lambda *_: None)
     names = {"x"} | {name for node in proto.graph.node for name in node.output}
     after = {"x"} | {out.name for node in done.model.graph for out in node.outputs}
-    assert len(done.boundaries) == 2
+    assert sorted(boundary.kind for boundary in done.boundaries) == ["LayerNorm", "RMSNorm", "Residual"]
     for boundary in done.boundaries:
-        assert {*boundary.inputs, boundary.output} <= names & after
+        assert {*boundary.reads, boundary.output} <= names & after
 
 
 @pytest.mark.parametrize("target", ["ort-cpu", "ort", "onnx"])

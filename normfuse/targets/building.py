@@ -12,25 +12,28 @@ from normfuse.algebra.coefficient import Coefficient
 from normfuse.graph.facts import Facts
 from normfuse.graph.surgery import add_constant, shared_constant
 from normfuse.norms.norm import Norm
+from normfuse.targets.kernels import DOMAINS
 
 
 class Builder:
     """Builds the nodes of one site.
 
     facts: of the model that is rewritten. x: the value that the site reads now (an earlier site may have
-    replaced the one that was recognised).
+    replaced the one that was recognised). runtimes: of the target, for operators beside the norm.
     """
 
-    def __init__(self, facts: Facts, norm: Norm, x: ir.Value) -> None:
+    def __init__(self, facts: Facts, norm: Norm, x: ir.Value, runtimes: tuple[str, ...]) -> None:
         self.facts = facts
         self.norm = norm
         self.x = x
+        self.runtimes = runtimes
         self.nodes: list[ir.Node] = []
+        self.besides: list[tuple[ir.Value, ir.Value]] = []
         anchor = norm.output.producer()
         self.stem = norm.output.name or (anchor.name if anchor is not None else None) or norm.kind
 
     def emit(self, op_type: str, *operands: ir.Value, **attributes: Any) -> ir.Value:
-        """A new node of one output, of the norm's type, in the default domain."""
+        """A new node of one output, of the norm's type, in the operator's own domain."""
         return self._node(op_type, operands, attributes, [self.norm.dtype])[0]
 
     def emit_integers(self, op_type: str, *operands: ir.Value) -> ir.Value:
@@ -45,6 +48,18 @@ class Builder:
         outputs = self._node(op_type, operands, attributes, [self.norm.dtype, *unnamed, ir.DataType.FLOAT])
         return outputs[0], outputs[-1]
 
+    def emit_with_statistics(self, op_type: str, *operands: ir.Value, **attributes: Any) -> ir.Value:
+        """A LayerNormalization whose mean and inverse deviation stand for values of the graph."""
+        read = self.norm.statistics
+        types = [ir.DataType.FLOAT if name in read else None for name in ("mean", "inverse")]
+        while types and types[-1] is None:
+            types.pop()
+        y, *statistics = self._node(op_type, operands, attributes, [self.norm.dtype, *types])
+        for name, value in zip(("mean", "inverse"), statistics, strict=False):
+            if name in read:
+                self.besides.append((read[name], value))
+        return y
+
     def _node(
         self,
         op_type: str,
@@ -54,7 +69,12 @@ class Builder:
     ) -> Sequence[ir.Value]:
         wish = f"{self.stem}/{op_type}"
         node = ir.node(
-            op_type, operands, attributes, name=self.facts.names.node(wish), num_outputs=len(types)
+            op_type,
+            operands,
+            attributes,
+            domain=DOMAINS.get(op_type, ""),
+            name=self.facts.names.node(wish),
+            num_outputs=len(types),
         )
         for value, dtype in zip(node.outputs, types, strict=True):
             value.name = "" if dtype is None else self.facts.names.value(wish)
@@ -76,18 +96,35 @@ class Builder:
         rest = (k for k in range(len(self.norm.shape)) if k not in self.norm.axes)
         return (*rest, *self.norm.axes)
 
+    def shape_of_x(self) -> ir.Value:
+        """The shape of x: constant where at most one dimension behind the first is not known."""
+        dims = [0, *(n if isinstance(n, int) else -1 for n in self.norm.shape[1:])]
+        if dims.count(-1) <= 1 and 0 not in dims[1:]:
+            return self.number(np.array(dims, np.int64), "shape")
+        return self.emit_integers("Shape", self.x)
+
     def number(self, array: np.ndarray[Any, Any], wish: str) -> ir.Value:
         """A constant of the lowering's own, shared between the sites of a model that need the same."""
         return shared_constant(self.facts, array, wish)
 
     def parameter(
-        self, coefficient: Coefficient, axes: tuple[int, ...], sizes: tuple[int, ...], wish: str
+        self,
+        coefficient: Coefficient,
+        axes: tuple[int, ...],
+        sizes: tuple[int, ...],
+        wish: str,
+        dtype: ir.DataType | None = None,
+        *,
+        flat: bool = False,
     ) -> ir.Value:
-        """Scale or bias as a constant of shape `sizes`, in the norm's type; the model's own if it is that."""
+        """Scale or bias as a constant of shape `sizes`; the model's own if it is that.
+
+        dtype: of the constant, where it is not that of the norm. flat: as a vector.
+        """
+        stored = (dtype or self.norm.dtype).numpy()
         with np.errstate(over="ignore"):
-            array = np.ascontiguousarray(
-                self.norm.parameter(coefficient, axes, sizes).astype(self.norm.dtype.numpy())
-            )
+            array = np.ascontiguousarray(self.norm.parameter(coefficient, axes, sizes).astype(stored))
+        array = array.reshape(-1) if flat else array
         known = self._existing(array)
         return known if known is not None else add_constant(self.facts, array, f"{self.stem}/{wish}")
 
@@ -97,7 +134,9 @@ class Builder:
             for value in node.inputs:
                 if value is None or not value.is_initializer() or value.graph is not self.facts.model.graph:
                     continue
-                if self.facts.shapes.of(value) != array.shape or value.dtype != self.norm.dtype:
+                if self.facts.shapes.of(value) != array.shape or value.dtype != ir.DataType.from_numpy(
+                    array.dtype
+                ):
                     continue
                 stored = self.facts.constants.get(value)
                 if stored is not None and np.array_equal(stored.view(np.uint8), array.view(np.uint8)):

@@ -3,10 +3,11 @@
     InstanceNorm   InstanceNormalization(x, scale, bias), between Transposes where the channels are last
     GroupNorm      Reshape [N, G, L] -> InstanceNormalization(1, 0) -> Reshape back -> affine
 
-All of it is standard ONNX at any opset. GroupNormalization is not emitted for any target: onnxruntime has no
-kernel for it and expands its function body, which is slower than the view, and which computes the variance
-so that a large offset turns it into NaN. The affine is one BatchNormalization with mean 0 and variance 1:
-less than a Mul and an Add.
+All of it is standard ONNX at any opset. In types without an InstanceNormalization kernel, and where tuning
+finds it faster, the core is a LayerNormalization over the same elements. GroupNormalization is not emitted
+for any target: onnxruntime has no kernel for it and expands its function body, which is slower than the view,
+and which computes the variance so that a large offset turns it into NaN. The affine is one BatchNormalization
+with mean 0 and variance 1: less than a Mul and an Add.
 """
 
 from __future__ import annotations
@@ -20,32 +21,31 @@ from normfuse.graph.shapes import Dim
 from normfuse.norms.norm import Norm
 from normfuse.targets.building import Builder
 from normfuse.targets.kernels import has_kernel
-from normfuse.targets.target import LAYER_NORM_OPSET, Target
+from normfuse.targets.lowering import Lowering
 
 
-def operator(opset: int, norm: Norm, target: Target) -> str | None:
-    """The operator of the core: in types without an InstanceNormalization it is a norm over the last axes."""
-    if has_kernel("InstanceNormalization", target.runtimes, norm.dtype):
-        return "InstanceNormalization"
-    static = norm.channel == 1 and all(isinstance(n, int) for n in norm.shape[1:])
-    return "LayerNormalization" if static and (opset >= LAYER_NORM_OPSET or not target.standard) else None
-
-
-def build(builder: Builder, operator: str, target: Target) -> ir.Value:
-    """The operator with its scale and bias, on the view where there are groups."""
-    norm = builder.norm
-    if norm.channel != 1:
+def _instance_norm(builder: Builder) -> ir.Value:
+    """The operator with its scale and bias."""
+    if builder.norm.channel != 1:
         return _channels_last(builder)
-    if norm.kind == "InstanceNorm" and operator == "InstanceNormalization":
-        scale, bias = _parameters(builder)
-        return builder.emit(operator, builder.x, scale, bias, epsilon=float(norm.epsilon))
-    y = (
-        _on_view(builder, operator)
-        if norm.kind == "GroupNorm"
-        else _core(builder, operator, builder.x, norm.size)
-    )
-    plain = not isinstance(norm.scale, np.ndarray) and not isinstance(norm.bias, np.ndarray)
-    return y if plain and norm.scale == 1 and norm.bias == 0 else _affine(builder, y, target)
+    scale, bias = _parameters(builder)
+    return builder.emit("InstanceNormalization", builder.x, scale, bias, epsilon=float(builder.norm.epsilon))
+
+
+def _instance_norm_over_last(builder: Builder) -> ir.Value:
+    """LayerNormalization over all axes behind the channels, and the affine of each channel."""
+    return _affine(builder, _core(builder, "LayerNormalization", builder.x, builder.norm.size))
+
+
+def _on_view(builder: Builder, operator: str) -> ir.Value:
+    """Reshape -> operator over the groups -> Reshape -> affine."""
+    norm = builder.norm
+    parts = [n for n in norm.shape[1:] if isinstance(n, int)]
+    static = len(parts) == len(norm.shape) - 1
+    length = math.prod(parts) // norm.groups if static else -1  # 0 images cannot be divided by -1
+    groups = builder.number(np.array([0, norm.groups, length], np.int64), "groups")
+    core = _core(builder, operator, builder.emit("Reshape", builder.x, groups), (length,))
+    return _affine(builder, builder.emit("Reshape", core, builder.shape_of_x()))
 
 
 def _channels_last(builder: Builder) -> ir.Value:
@@ -76,28 +76,13 @@ def _core(builder: Builder, operator: str, x: ir.Value, size: tuple[Dim, ...]) -
     return builder.emit(operator, x, ones, zeros, epsilon=epsilon)
 
 
-def _on_view(builder: Builder, operator: str) -> ir.Value:
-    norm = builder.norm
-    parts = [n for n in norm.shape[1:] if isinstance(n, int)]
-    static = len(parts) == len(norm.shape) - 1
-    length = math.prod(parts) // norm.groups if static else -1  # 0 images cannot be divided by -1
-    groups = builder.number(np.array([0, norm.groups, length], np.int64), "groups")
-    core = _core(builder, operator, builder.emit("Reshape", builder.x, groups), (length,))
-    return builder.emit("Reshape", core, _target_shape(builder))
-
-
-def _target_shape(builder: Builder) -> ir.Value:
-    """The shape of x: constant where at most one dimension behind the first is not known."""
-    shape = builder.norm.shape
-    dims = [0, *(n if isinstance(n, int) else -1 for n in shape[1:])]
-    if dims.count(-1) <= 1 and 0 not in dims[1:]:
-        return builder.number(np.array(dims, np.int64), "shape")
-    return builder.emit_integers("Shape", builder.x)
-
-
-def _affine(builder: Builder, y: ir.Value, target: Target) -> ir.Value:
+def _affine(builder: Builder, y: ir.Value) -> ir.Value:
+    """Scale and bias of each channel: one BatchNormalization where there is a kernel, else Mul and Add."""
     norm: Norm = builder.norm
-    if has_kernel("BatchNormalization", target.runtimes, norm.dtype):
+    plain = not isinstance(norm.scale, np.ndarray) and not isinstance(norm.bias, np.ndarray)
+    if plain and norm.scale == 1 and norm.bias == 0:
+        return y
+    if has_kernel("BatchNormalization", builder.runtimes, norm.dtype, builder.facts.opset):
         scale, bias = _parameters(builder)
         channels = builder.static((1,))
         mean = builder.number(np.zeros(channels, norm.dtype.numpy()), "mean")
@@ -107,3 +92,31 @@ def _affine(builder: Builder, y: ir.Value, target: Target) -> ir.Value:
     sizes = (*builder.static((1,)), *[1] * (len(norm.shape) - 2))
     scaled = builder.emit("Mul", y, builder.parameter(norm.scale, along, sizes, "scale"))
     return builder.emit("Add", scaled, builder.parameter(norm.bias, along, sizes, "bias"))
+
+
+def _has_static_channels_first(norm: Norm) -> bool:
+    """Whether LayerNormalization can do it too: it needs a scale of known size."""
+    return norm.channel == 1 and all(isinstance(n, int) for n in norm.shape[1:])
+
+
+INSTANCE_NORM = Lowering("instance-norm", "InstanceNormalization", ("InstanceNorm",), _instance_norm)
+INSTANCE_NORM_OVER_LAST = Lowering(
+    "layer-norm-over-last",
+    "LayerNormalization",
+    ("InstanceNorm",),
+    _instance_norm_over_last,
+    _has_static_channels_first,
+)
+VIEW_INSTANCE_NORM = Lowering(
+    "view-instance-norm",
+    "InstanceNormalization",
+    ("GroupNorm",),
+    lambda builder: _on_view(builder, "InstanceNormalization"),
+)
+VIEW_LAYER_NORM = Lowering(
+    "view-layer-norm",
+    "LayerNormalization",
+    ("GroupNorm",),
+    lambda builder: _on_view(builder, "LayerNormalization"),
+    _has_static_channels_first,
+)

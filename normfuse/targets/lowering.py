@@ -1,80 +1,171 @@
-"""From a Norm to nodes: which way of saying it a target has.
+"""From a Norm to nodes: the ways of saying it that a target has, best first.
 
-LayerNorm, RMSNorm, L2Norm   trailing.py    LayerNormalization, RMSNormalization, SimplifiedLayer…
-the same with sigma + e      deviation.py   through the operator's second output
-InstanceNorm, GroupNorm      channels.py    InstanceNormalization, on a view where there are groups
+A `Lowering` is one way: for which norms, in which operators, and how it is built. A target is an ordered list
+of them. Of those that can say a norm, with kernels for its type at the model's opset, the first is the
+default; a plan may ask for another, and tuning tries them all.
+
+LayerNorm, RMSNorm, L2Norm   trailing.py     LayerNormalization, RMSNormalization, SimplifiedLayer…
+the same with sigma + e      deviation.py    through the operator's second output
+InstanceNorm, GroupNorm      channels.py     InstanceNormalization, on a view where there are groups
+GroupNorm on CUDA            group_norm.py   com.microsoft GroupNorm
 """
 
 from __future__ import annotations
 
-import math
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from normfuse.graph.facts import Facts
-from normfuse.norms.norm import Norm
+from normfuse.norms.norm import Kind, Norm
 from normfuse.norms.refusal import Refusal
-from normfuse.targets import channels, deviation, trailing
 from normfuse.targets.building import Builder
-from normfuse.targets.kernels import has_kernel
-from normfuse.targets.target import LAYER_NORM_OPSET, RMS_NORM_OPSET, Lowered, Target
-
-_OPSETS = {"LayerNorm": LAYER_NORM_OPSET, "GroupNorm": 6, "InstanceNorm": 6}
-
-
-def needed_opset(norm: Norm) -> int:
-    """The opset from which the ONNX specification has an operator for this kind."""
-    return _OPSETS.get(norm.kind, RMS_NORM_OPSET)
+from normfuse.targets.kernels import has_kernel, since
+from normfuse.targets.plan import Plan, chosen
+from normfuse.targets.skip import SKIP
+from normfuse.targets.target import LAYER_NORM_OPSET, Lowered, Target
 
 
-def wants_opset(norm: Norm, target: Target) -> bool:
-    """Whether a target would rather raise the opset than say a site in onnxruntime's own operators."""
+@dataclass(frozen=True)
+class Lowering:
+    """One way to say a norm.
+
+    name: what plans and reports call it. kinds: of norms; none: of all.
+    operator: the fused operator that a user would name; it needs a kernel, as do those of `besides`.
+    when: what else must hold of the norm.
+    build: emits the nodes and returns the value that stands for the norm's output.
+    gives_statistics: whether it also says a norm whose mean or deviation something else reads.
+    """
+
+    name: str
+    operator: str
+    kinds: tuple[Kind, ...]
+    build: Callable[[Builder], ir.Value]
+    when: Callable[[Norm], bool] = lambda norm: True
+    besides: tuple[str, ...] = ()
+    gives_statistics: bool = False
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """All operators that need a kernel."""
+        return (self.operator, *self.besides) if self.operator else ()
+
+    def only(self, when: Callable[[Norm], bool]) -> Lowering:
+        """The same way, for fewer norms."""
+        return dataclasses.replace(self, when=lambda norm: self.when(norm) and when(norm))
+
+    def says(self, norm: Norm) -> bool:
+        """Whether it can say a norm, wherever its operators have kernels."""
+        if norm.statistics and self.kinds and not self.gives_statistics:
+            return False
+        return (not self.kinds or norm.kind in self.kinds) and self.when(norm)
+
+    def runs(self, norm: Norm, target: Target, opset: int | None) -> bool:
+        """Whether the target has kernels for it in the norm's type, at an opset (None: at any)."""
+        return all(has_kernel(op, target.runtimes, norm.dtype, opset) for op in self.operators)
+
+
+def _stays(builder: Builder) -> ir.Value:
+    raise ValueError("a site that stays as it is spelled is not built")
+
+
+AS_SPELLED = Lowering("as-spelled", "", (), _stays)
+"""Leave the site as it is: what a target puts first for norms that gain nothing."""
+
+
+def candidates(norm: Norm, target: Target, opset: int) -> tuple[Lowering, ...]:
+    """All ways in which a target can say a norm at an opset, the default first."""
+    found: dict[str, Lowering] = {}
+    for way in target.lowerings:
+        if way.says(norm) and way.runs(norm, target, opset):
+            found.setdefault(way.name, way)
+    return tuple(found.values())
+
+
+def wished_opset(norm: Norm, target: Target) -> int | None:
+    """The opset to which a target would raise a model for the sake of a norm; None where it would not.
+
+    onnxruntime's own operators exist at every opset; LayerNormalization is a standard one from 17 on.
+    """
     if not target.standard:
-        return norm.kind == "LayerNorm"
-    return not isinstance(_operator(needed_opset(norm), norm, target), Refusal)
+        return LAYER_NORM_OPSET if norm.kind == "LayerNorm" else None
+    return _needed_opset(norm, target)
 
 
-def _operator(opset: int, norm: Norm, target: Target) -> str | Refusal:
-    """The operator that says a site at an opset, or why there is none."""
-    anchor = norm.output.producer()
-    assert anchor is not None
-    per_channel = norm.kind in ("InstanceNorm", "GroupNorm")
-    family = channels if per_channel else trailing
-    operator: str | None = family.operator(opset, norm, target)
-    if norm.deviation_epsilon and norm.kind != "LayerNorm" and target.standard:
-        return Refusal(norm.kind, "eps-outside-sqrt", anchor, "RMSNormalization does not give the deviation")
-    if operator is None:
-        detail = f"needs opset {needed_opset(norm)}, the model is at {opset}"
-        return Refusal(norm.kind, "opset-too-low", anchor, detail)
-    if not has_kernel(operator, target.runtimes, norm.dtype):
-        detail = f"{target.name} has no {operator} for {norm.dtype.name}"
-        return Refusal(norm.kind, "no-kernel", anchor, detail)
-    if (norm.deviation_epsilon and not target.says_deviations) or _is_short(norm, target):
-        return Refusal(
-            norm.kind, "no-gain", anchor, f"{target.name} has nothing faster; --target ort fuses it"
-        )
-    return operator
+def _needed_opset(norm: Norm, target: Target) -> int | None:
+    """The lowest opset at which a target has a fused form of a norm; None where it never has."""
+    firsts = []
+    for way in _ways(norm, target):
+        opsets = [since(operator, target.runtimes, norm.dtype) for operator in way.operators]
+        if None not in opsets:
+            firsts.append(max(k for k in opsets if k is not None))
+    return min(firsts, default=None)
 
 
-def _is_short(norm: Norm, target: Target) -> bool:
-    """Whether an L2 norm is two operators already, over rows too short for a fused one to gain."""
-    length = math.prod(n for n in norm.size if isinstance(n, int))
-    return norm.kind == "L2Norm" and len(norm.spelled) <= 2 and length < target.least_l2
+def _ways(norm: Norm, target: Target) -> list[Lowering]:
+    return [w for w in target.lowerings if w.name != AS_SPELLED.name and w.says(norm)]
 
 
-def lower(facts: Facts, norm: Norm, x: ir.Value, target: Target) -> Lowered | Refusal:
+def lower(
+    facts: Facts, norm: Norm, x: ir.Value, target: Target, choice: Lowering | None = None
+) -> Lowered | Refusal:
     """Nodes that compute `norm` from `x` on a target, not yet in the graph; or why there are none.
 
-    x: the value that stands for `norm.input` now.
+    x: the value that stands for `norm.input` now. choice: one of `candidates`; None: the default.
     """
-    operator = _operator(facts.opset, norm, target)
-    if isinstance(operator, Refusal):
-        return operator
-    builder = Builder(facts, norm, x)
-    if norm.kind in ("InstanceNorm", "GroupNorm"):
-        output = channels.build(builder, operator, target)
-    elif norm.deviation_epsilon:
-        output = deviation.build(builder, operator)
-    else:
-        output = trailing.build(builder, operator)
-    return Lowered(tuple(builder.nodes), output, operator)
+    possible = candidates(norm, target, facts.opset)
+    way = choice or next(iter(possible), AS_SPELLED)
+    if way.name == AS_SPELLED.name:
+        return _why_not(norm, target, facts.opset, possible, choice)
+    builder = Builder(facts, norm, x, target.runtimes)
+    output = way.build(builder)
+    for node in builder.nodes:
+        if node.domain:
+            facts.model.opset_imports.setdefault(node.domain, 1)
+    return Lowered(tuple(builder.nodes), output, way.operator, way.name, tuple(builder.besides))
+
+
+def choose(norm: Norm, target: Target, opset: int, plan: Plan) -> Lowering | None:
+    """The lowering that a plan wants for a norm; UsageError where it cannot be said so.
+
+    None where the plan says nothing of it, or wants what only shows in the graph (see skip.py).
+    """
+    possible: dict[str, Lowering | None] = {w.name: w for w in candidates(norm, target, opset)}
+    if target.skips_residuals:
+        possible[SKIP] = None
+    name = chosen(plan, norm.output.name or "", possible)
+    return None if name is None else possible[name]
+
+
+def _why_not(
+    norm: Norm, target: Target, opset: int, possible: Sequence[Lowering], choice: Lowering | None
+) -> Refusal:
+    """Why a target leaves a norm as it is."""
+    anchor = norm.output.producer()
+    assert anchor is not None
+    if choice is not None:
+        return Refusal(norm.kind, "no-gain", anchor, "the plan leaves it as it is")
+    if len(possible) > 1:
+        detail = f"{target.name} has nothing faster; --target ort fuses it"
+        return Refusal(norm.kind, "no-gain", anchor, detail)
+    ways = _ways(norm, target)
+    if not ways:
+        return _unsaid(norm, target, anchor)
+    needed = _needed_opset(norm, target)
+    if needed is not None and needed > opset:
+        bound = target.max_opset is not None and needed > target.max_opset
+        limit = f"--max-opset is {target.max_opset}" if bound else f"the model is at {opset}"
+        return Refusal(norm.kind, "opset-too-low", anchor, f"needs opset {needed}, {limit}")
+    detail = f"{target.name} has no {ways[0].operator} for {norm.dtype.name}"
+    return Refusal(norm.kind, "no-kernel", anchor, detail)
+
+
+def _unsaid(norm: Norm, target: Target, anchor: ir.Node) -> Refusal:
+    """Why none of a target's lowerings says a norm, whatever the type and the opset."""
+    if norm.deviation_epsilon:
+        return Refusal(norm.kind, "eps-outside-sqrt", anchor, "RMSNormalization does not give the deviation")
+    if any(norm.kind in way.kinds for way in target.lowerings):
+        return Refusal(norm.kind, "no-gain", anchor, f"{target.name} has nothing faster")
+    return Refusal(norm.kind, "no-fused-operator", anchor, f"{target.name} has no operator for it")

@@ -16,16 +16,18 @@ import onnx_ir as ir
 
 from normfuse.graph.facts import Facts
 
+SUM = "sum"
+"""The name of this way in plans."""
 _SUM_TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
 _NORMS = frozenset({"LayerNormalization", "SimplifiedLayerNormalization", "RMSNormalization"})
 
 
 @dataclass(frozen=True)
 class Guarded:
-    """One residual add that became a Sum: the node's name, its output, and the norm behind it."""
+    """One residual add that became a Sum: the node's name, what it adds and makes, and the norm behind it."""
 
     anchor: str
-    input: str
+    inputs: tuple[str, ...]
     output: str
     norm: str
 
@@ -47,7 +49,8 @@ def guard_residuals(
         output = add.outputs[0].name or ""
         if leave("Residual", add.name or output, output) is None:
             add.op_type = "Sum"
-            guarded.append(Guarded(add.name or output, add.inputs[0].name or "", output, node.name or ""))  # type: ignore[union-attr]
+            inputs = tuple(dict.fromkeys(v.name or "" for v in add.inputs if v is not None))
+            guarded.append(Guarded(add.name or output, inputs, output, node.name or ""))
     return guarded
 
 

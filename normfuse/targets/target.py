@@ -1,80 +1,54 @@
-"""A target: the runtime that the result is for, and so what may be emitted.
+"""A target: the runtime that the result is for, and so what may be emitted, and what is fastest there.
 
-    onnx       standard operators only; the opset is raised as far as they need, and no further
-    ort        onnxruntime on every provider
-    ort-cpu    onnxruntime's CPU provider
-    ort-cuda   onnxruntime's CUDA provider
-
-The default follows the providers that are asked for.
+`lowerings` is the whole of it: the ways in which norms are said there, best first. What each target has is in
+a module of its own (`onnx.py`, `ort.py`, `ort_cpu.py`, `ort_cuda.py`); `registry.py` knows them all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from normfuse.errors import UsageError
+if TYPE_CHECKING:
+    from normfuse.targets.lowering import Lowering
 
 LAYER_NORM_OPSET = 17
-RMS_NORM_OPSET = 23
 
 
 @dataclass(frozen=True)
 class Target:
-    """runtimes: columns of the kernel table that must all be able to run what is emitted.
+    """What may be emitted, and which of it first.
 
-    standard: only operators of the ONNX specification at the model's opset.
+    runtimes: columns of the kernel table that must all be able to run what is emitted.
+    lowerings: in order; of those that can say a norm the first is taken, the others are what tuning may try.
+    standard: only operators of the ONNX specification at the model's opset, which is raised as far as needed.
     guards_residuals: whether onnxruntime's SkipLayerNormFusion has to be kept away (it is slower on CPU).
-    says_deviations: whether a norm with its epsilon beside the deviation gains from the second output.
-    least_l2: how long the rows of an L2 norm have to be to gain.
+    skips_residuals: whether a norm takes in the residual add before it.
     rejoins_affines: whether one BatchNormalization is faster than the Mul and Add of a lone affine.
+    max_opset: the opset is never raised above it; None: as far as needed.
     """
 
     name: str
     runtimes: tuple[str, ...]
+    lowerings: tuple[Lowering, ...]
     standard: bool = False
     guards_residuals: bool = False
+    skips_residuals: bool = False
     rejoins_affines: bool = False
-    says_deviations: bool = True
-    least_l2: int = 0
+    max_opset: int | None = None
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """New nodes for one site: the value that stands for its output, and the operator a user would name."""
+    """New nodes for one site: the value that stands for its output, and the operator a user would name.
+
+    lowering: the name of the way that was taken. besides: further values, and what stands for each of them.
+    """
 
     nodes: tuple[ir.Node, ...]
     output: ir.Value
     operator: str
-
-
-TARGETS: dict[str, Target] = {
-    "onnx": Target("onnx", ("standard",), standard=True),
-    "ort": Target("ort", ("cpu", "cuda")),
-    "ort-cpu": Target(
-        "ort-cpu",
-        ("cpu",),
-        guards_residuals=True,
-        rejoins_affines=True,
-        says_deviations=False,
-        least_l2=32,
-    ),
-    "ort-cuda": Target("ort-cuda", ("cuda",)),
-}
-
-
-def resolve(name: str) -> Target:
-    """The target of a name; UsageError names the known ones."""
-    if name not in TARGETS:
-        raise UsageError(f"there is no target {name!r}; the targets are {', '.join(TARGETS)}")
-    return TARGETS[name]
-
-
-def for_providers(providers: Sequence[str]) -> Target:
-    """The default target of the execution providers that are asked for."""
-    wanted = set(providers)
-    if wanted == {"cpu"}:
-        return TARGETS["ort-cpu"]
-    return TARGETS["ort-cuda"] if wanted == {"cuda"} else TARGETS["ort"]
+    lowering: str = ""
+    besides: tuple[tuple[ir.Value, ir.Value], ...] = ()

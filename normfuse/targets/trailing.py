@@ -14,33 +14,19 @@ import onnx_ir as ir
 
 from normfuse.norms.norm import Norm
 from normfuse.targets.building import Builder
-from normfuse.targets.kernels import has_kernel
-from normfuse.targets.target import LAYER_NORM_OPSET, RMS_NORM_OPSET, Target
+from normfuse.targets.lowering import Lowering
 
 
-def operator(opset: int, norm: Norm, target: Target) -> str | None:
-    """The operator for a kind, where the model's opset and the target have one."""
-    if norm.kind == "LayerNorm":  # onnxruntime has it at every opset
-        return "LayerNormalization" if opset >= LAYER_NORM_OPSET or not target.standard else None
-    own = not target.standard
-    modern = opset >= RMS_NORM_OPSET and has_kernel("RMSNormalization", target.runtimes, norm.dtype)
-    if modern and not (norm.deviation_epsilon and own):
-        return "RMSNormalization"
-    if own:
-        return "SimplifiedLayerNormalization"
-    return "RMSNormalization" if opset >= RMS_NORM_OPSET else None
-
-
-def build(builder: Builder, operator: str) -> ir.Value:
+def _build(builder: Builder, operator: str, *, takes_bias: bool = False) -> ir.Value:
     """The operator with its scale and bias."""
     norm = builder.norm
     x = builder.trailing()
     sizes = builder.static(norm.axes)
     operands = [x, builder.parameter(norm.scale, norm.axes, sizes, "scale")]
-    takes_bias = operator == "LayerNormalization"
     if is_biased(norm) and takes_bias:
         operands.append(builder.parameter(norm.bias, norm.axes, sizes, "bias"))
-    y = builder.emit(operator, *operands, axis=-len(norm.axes), epsilon=float(norm.epsilon))
+    emit = builder.emit_with_statistics if norm.statistics else builder.emit
+    y = emit(operator, *operands, axis=-len(norm.axes), epsilon=float(norm.epsilon))
     return builder.restored(y if takes_bias else biased(builder, y))
 
 
@@ -55,3 +41,31 @@ def biased(builder: Builder, y: ir.Value) -> ir.Value:
     if not is_biased(norm):
         return y
     return builder.emit("Add", y, builder.parameter(norm.bias, norm.axes, builder.static(norm.axes), "bias"))
+
+
+def _has_no_deviation_epsilon(norm: Norm) -> bool:
+    return not norm.deviation_epsilon
+
+
+LAYER_NORM = Lowering(
+    "layer-norm",
+    "LayerNormalization",
+    ("LayerNorm",),
+    lambda builder: _build(builder, "LayerNormalization", takes_bias=True),
+    _has_no_deviation_epsilon,
+    gives_statistics=True,
+)
+RMS_NORM = Lowering(
+    "rms-norm",
+    "RMSNormalization",
+    ("RMSNorm", "L2Norm"),
+    lambda builder: _build(builder, "RMSNormalization"),
+    _has_no_deviation_epsilon,
+)
+SIMPLIFIED = Lowering(
+    "simplified-layer-norm",
+    "SimplifiedLayerNormalization",
+    ("RMSNorm", "L2Norm"),
+    lambda builder: _build(builder, "SimplifiedLayerNormalization"),
+    _has_no_deviation_epsilon,
+)

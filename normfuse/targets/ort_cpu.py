@@ -1,0 +1,46 @@
+"""onnxruntime's CPU provider, as measured on it.
+
+- A norm whose epsilon stands beside the deviation is as fast spelled out.
+- x / ||x|| in a few operators is faster than a fused one over short rows, and as fast over inner axes.
+- Over inner axes, statistics as matrix products are faster than a norm between two Transposes.
+- SkipLayerNormalization, which onnxruntime makes of a residual add and a norm, is slower than both.
+- One BatchNormalization is faster than the Mul and Add of a lone affine.
+"""
+
+from __future__ import annotations
+
+import math
+
+from normfuse.norms.norm import Norm
+from normfuse.targets.deviation import has_deviation_epsilon
+from normfuse.targets.lowering import AS_SPELLED
+from normfuse.targets.ort import EVERYWHERE
+from normfuse.targets.statistics import MATMUL_STATISTICS, gains
+from normfuse.targets.target import Target
+
+LEAST_L2 = 32
+"""How long the rows of an L2 norm have to be for a fused one to gain."""
+_FEW = 4
+"""Operators of an L2 norm that are one pass each, or less: Mul, ReduceSum, Sqrt, Div."""
+
+
+def _is_fast_l2(norm: Norm) -> bool:
+    length = math.prod(n for n in norm.size if isinstance(n, int))
+    few = norm.kind == "L2Norm" and len(norm.spelled) <= _FEW
+    return few and (length < LEAST_L2 or not norm.is_trailing)
+
+
+ORT_CPU = Target(
+    "ort-cpu",
+    ("cpu",),
+    (
+        AS_SPELLED.only(_is_fast_l2),
+        MATMUL_STATISTICS.only(gains),
+        AS_SPELLED.only(has_deviation_epsilon),
+        *EVERYWHERE[:-1],
+        MATMUL_STATISTICS,
+        AS_SPELLED,
+    ),
+    guards_residuals=True,
+    rejoins_affines=True,
+)
