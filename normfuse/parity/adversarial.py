@@ -6,7 +6,8 @@ and a bias that is not added. So each site also sees
     zero               only the bias is left; 0/0 where there is no epsilon
     constant           the variance is 0, so epsilon alone divides
     tiny variance      variance equal to each small constant of the site, where its epsilon matters most
-    shifted            mean 3: an RMS norm in the place of a LayerNorm shows
+    shifted            mean -3: an RMS norm in the place of a LayerNorm shows
+    uneven             magnitudes differ along every axis: rows of all sizes, with elements that stand out
     offset             mean 1,000 and 30,000: E[x²]-E[x]² loses every digit
     large              magnitude 10,000: squares overflow in half precision
 
@@ -16,6 +17,7 @@ Half precision gets smaller numbers, that stay finite when they are squared.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.random import Generator
@@ -29,6 +31,8 @@ from normfuse.parity.settings import Array
 Variant = tuple[str, dict[str, Array]]
 SMALL = 2e-2
 MOST_LEVELS = 4
+# The least deviation in half precision: smaller ones are subnormal, and squared they are 0 but for a cast.
+LEAST_IN_HALF = {False: 1e-4, True: 1e-6}
 
 
 def variants(
@@ -42,7 +46,24 @@ def variants(
     recipes = _normal_rows(pieces, half) if is_normalization(pieces) else _linear_rows()
     for label, scale, offset in recipes:
         made = {name: (rng.normal(size=feed[name].shape) * scale + offset) for name in moved}
-        yield label, {**feed, **{name: value.astype(feed[name].dtype) for name, value in made.items()}}
+        yield label, _stored(feed, made)
+    if is_normalization(pieces):
+        yield "uneven", _stored(feed, {name: _uneven(feed[name].shape, rng, half) for name in moved})
+
+
+def _stored(feed: Mapping[str, Array], made: Mapping[str, Any]) -> dict[str, Array]:
+    """The recorded input with made values in the place of some, in their types."""
+    return {**feed, **{name: np.asarray(value).astype(feed[name].dtype) for name, value in made.items()}}
+
+
+def _uneven(shape: Sequence[int], rng: Generator, half: bool) -> Any:
+    """Heavy-tailed numbers, each axis with factors of its own over two powers of ten (one in half)."""
+    most, reach = (8.0, 0.5) if half else (100.0, 1.0)
+    values = np.clip(rng.standard_cauchy(size=shape), -most, most)
+    for axis, size in enumerate(shape):
+        factors = 10 ** rng.uniform(-reach, reach, size)
+        values *= factors.reshape([-1 if k == axis else 1 for k in range(len(shape))])
+    return values
 
 
 def is_normalization(pieces: Sequence[Piece]) -> bool:
@@ -61,13 +82,13 @@ def _linear_rows() -> list[tuple[str, float, float]]:
 
 def _normal_rows(pieces: Sequence[Piece], half: bool) -> list[tuple[str, float, float]]:
     near, far, large = (8.0, 64.0, 100.0) if half else (1e3, 3e4, 1e4)
-    rows = [("normal", 1.0, 0.0), ("zero", 0.0, 0.0), ("constant", 0.0, 1.3), ("shifted", 1.0, 3.0)]
+    rows = [("normal", 1.0, 0.0), ("zero", 0.0, 0.0), ("constant", 0.0, 1.3), ("shifted", 1.0, -3.0)]
     rows += [
         (f"offset {near:,.0f}", 1.0, near),
         (f"offset {far:,.0f}", 1.0, far),
         (f"large {large:,.0f}", large, 0.0),
     ]
-    lowest = 1e-4 if half else 1e-18
+    lowest = LEAST_IN_HALF[any("Cast" in operators(piece) for piece in pieces)] if half else 1e-18
     levels = [level for level in _levels(pieces) if level >= lowest]
     return rows + [(f"tiny variance {level**2:.0e}", level, 0.0) for level in levels[:MOST_LEVELS]]
 

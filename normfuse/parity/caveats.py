@@ -6,7 +6,7 @@ import onnx
 from onnx import TensorProto
 
 from normfuse.parity.model import Model, every_node
-from normfuse.parity.sessions import provider_name
+from normfuse.parity.providers import IN_FLOAT32, SUFFIX, precision_note, provider_name
 from normfuse.parity.settings import Settings
 
 # Domains that onnxruntime brings along.
@@ -23,9 +23,13 @@ def before(model: Model, settings: Settings) -> list[str]:
     if trained:
         listed = ", ".join(trained[:3]) + (" …" if len(trained) > 3 else "")
         notes.append(f"exported in training mode: {len(trained)} nodes compute as in training ({listed})")
-    if _has_half(model) and provider_name(settings.provider) == "CPUExecutionProvider":
-        notes.append("half precision on CPU is computed in float32, so this says little of other providers")
-    return notes
+    name = provider_name(settings.provider)
+    if _has_half(model) and name in IN_FLOAT32:
+        short = name.removesuffix(SUFFIX)
+        notes.append(
+            f"half precision on {short} is computed in float32, so this says little of other providers"
+        )
+    return notes + list(filter(None, [precision_note(name)]))
 
 
 def training_nodes(model: Model) -> list[str]:

@@ -17,33 +17,42 @@ from normfuse.parity.sessions import RuntimeRefusalError
 from normfuse.parity.settings import Array
 from normfuse.parity.sides import Sides
 
-# Spatial extent of a cropped image: two borders and an interior.
-EXTENT = 7
+# Spatial extent of a cropped image: two borders and an interior; of one that many weights are applied to.
+EXTENT, SHORT = 7, 4
+MANY_BYTES = 200_000
 # Normalizations of more elements than this are shrunk for the made inputs.
-LARGE = 1 << 15
-FEW = 8
+LARGE = 1 << 12
+FEW = 4
 # Sums of another length are vectorized otherwise, so the part may be rounded otherwise than the whole.
 SAME = 1000.0
 
 
-def cropped(sides: Sides, recordings: Sequence[Variant]) -> list[Variant]:
-    """Recorded images cut to a corner, where both sides accept that."""
-    small = [(label, {k: _corner(v) for k, v in feed.items()}) for label, feed in recordings]
-    if all(small[i][1][k].shape == v.shape for i, (_, f) in enumerate(recordings) for k, v in f.items()):
-        return list(recordings)
-    try:
-        for _, feed in small:
-            sides.run_before(feed)
-            sides.run_after(feed)
-    except RuntimeRefusalError:
-        return list(recordings)
-    return small
+def cropped(sides: Sides, recordings: Sequence[Variant], extents: Sequence[int] = (EXTENT,)) -> list[Variant]:
+    """Recorded images cut to a corner, to the first of these extents that both sides accept."""
+    for extent in extents:
+        small = [(label, {k: _corner(v, extent) for k, v in feed.items()}) for label, feed in recordings]
+        if all(small[i][1][k].shape == v.shape for i, (_, f) in enumerate(recordings) for k, v in f.items()):
+            return list(recordings)
+        try:
+            for _, feed in distinct(small):
+                sides.run_before(feed)
+                sides.run_after(feed)
+        except RuntimeRefusalError:
+            continue
+        return small
+    return list(recordings)
 
 
-def _corner(array: Array) -> Array:
+def least(sides: Sides, feed: Mapping[str, Array]) -> dict[str, Array]:
+    """The smallest image that both sides accept: enough for zeros, which are the same at every place."""
+    found = cropped(sides, [("", dict(feed))], (1, SHORT))
+    return found[0][1]
+
+
+def _corner(array: Array, extent: int) -> Array:
     if array.ndim < 3 or not is_float(array):
         return array
-    keep = (slice(0, 1), slice(None), *(slice(0, EXTENT) for _ in array.shape[2:]))
+    keep = (slice(0, 1), slice(None), *(slice(0, extent) for _ in array.shape[2:]))
     return np.ascontiguousarray(array[keep])
 
 
@@ -66,6 +75,7 @@ def shrunk(sides: Sides, feed: Mapping[str, Array], reads: Sequence[str]) -> Map
         small = {k: np.ascontiguousarray(v[keep]) if k in reads else v for k, v in feed.items()}
         try:
             part = sides.run_before(small)
+            sides.run_after(small)
         except RuntimeRefusalError:
             continue  # a shape or a constant inside is fixed along an axis that was cut
         if whole.shape == shape and distance(whole[keep], part).relative <= SAME * roundoff(part.dtype):

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import onnx
 from onnx import TensorProto, helper
 
+from normfuse.parity.light import LightModel, add_initializers, tensor_bytes
 from normfuse.parity.model import Model, Scope, names_read, subgraphs
 from normfuse.parity.settings import Array, Boundary
 
@@ -43,8 +44,17 @@ class Piece:
         """All that must be fed."""
         return (*self.reads, *self.beside)
 
+    @property
+    def weight_bytes(self) -> int:
+        """Bytes of its constants."""
+        return int(sum(map(tensor_bytes, self.initializers)))
+
     def proto(self, feed: Mapping[str, Array]) -> onnx.ModelProto:
-        """The piece as a model of its own, for inputs of the types and ranks of `feed`."""
+        """The piece as a model of its own, with all its weights inside."""
+        return self.light(feed).whole()
+
+    def light(self, feed: Mapping[str, Array]) -> LightModel:
+        """The piece as a model of its own, for inputs of the types and ranks of `feed`; weights beside it."""
         inputs = [
             helper.make_tensor_value_info(
                 name, helper.np_dtype_to_tensor_dtype(feed[name].dtype), [None] * feed[name].ndim
@@ -57,14 +67,17 @@ class Piece:
             "piece",
             inputs,
             [onnx.ValueInfoProto(name=self.output)],
-            [self.model.tensor(tensor) for tensor in self.initializers],
         )
         proto = helper.make_model(
             graph, opset_imports=list(source.opset_import), functions=list(source.functions)
         )
         # Below IR 4 an initializer would have to be listed as an input as well.
         proto.ir_version = max(source.ir_version, 4)
-        return proto
+        views = {tensor.name: self.model.view(tensor) for tensor in self.initializers}
+        beside = {name: values for name, values in views.items() if values is not None}
+        inside = (t if t.name in beside else self.model.tensor(t) for t in self.initializers)
+        add_initializers(proto.graph, inside, beside)
+        return LightModel(proto, beside)
 
 
 def extract(model: Model, boundary: Boundary) -> Piece:

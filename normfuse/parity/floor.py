@@ -8,7 +8,7 @@ Where it still disagrees, the results of all certified rewrites are moved by wha
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,10 +17,10 @@ from numpy.random import Generator
 from onnx import TensorProto, numpy_helper
 
 from normfuse.parity.compare import Distance, distance
-from normfuse.parity.dtypes import is_float
+from normfuse.parity.dtypes import is_float, roundoff
 from normfuse.parity.inputs import Trial
 from normfuse.parity.model import FLOATS, Model, constant_of
-from normfuse.parity.noise import lengths, nudge, nudge_all
+from normfuse.parity.noise import lengths, nudge, nudge_all, nudge_by
 from normfuse.parity.propagate import site_noise
 from normfuse.parity.roles import role_of
 from normfuse.parity.sessions import Runner, RuntimeRefusalError, open_variant
@@ -35,6 +35,7 @@ class Floor:
     """How far each output of the original moves, kept for each trial.
 
     proto: what `runner` runs, where that is not the model itself.
+    overridable: weights that `runner` takes other values for at a run.
     certified: for each trial the bounds of the sites that hold, by the name of their output.
     """
 
@@ -42,9 +43,11 @@ class Floor:
     runner: Runner
     settings: Settings
     proto: onnx.ModelProto | None = None
+    overridable: frozenset[str] = frozenset()
     certified: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     _kept: dict[tuple[str, bool], dict[str, Distance]] = field(default_factory=dict)
     _runners: dict[bool, Runner] = field(default_factory=dict)
+    _nudged_values: dict[str, Array] = field(default_factory=dict)
 
     def of(self, trial: Trial, deep: bool = False) -> dict[str, Distance]:
         """The distance of each output between a trial and its nudged copy; deep: all weights too."""
@@ -53,24 +56,58 @@ class Floor:
             self._kept[key] = self._measure(trial, deep)
         return self._kept[key]
 
+    def of_half(self, trial: Trial) -> dict[str, Distance]:
+        """The same for inputs that move by one ulp of the half precision that the model computes in.
+
+        The runtime keeps half-precision values in float32 where the next operator takes them so. Whether it
+        does hangs on what stands beside them, and so on a rewrite; each place is one such rounding.
+        """
+        kinds = map(onnx.helper.tensor_dtype_to_np_dtype, self.model.halves)
+        unit = max(map(roundoff, kinds), default=0.0)
+        if not unit:
+            return {}
+        rng = np.random.default_rng(self.settings.seed + 4)
+        feed = {k: nudge_by(v, unit, rng) for k, v in trial.feed.items()}
+        try:
+            moved = self.runner.run(feed, list(trial.baseline))
+        except RuntimeRefusalError:
+            return {}
+        return {k: distance(np.asarray(v), np.asarray(moved[k])) for k, v in trial.baseline.items()}
+
     def of_sites(self, trial: Trial) -> dict[str, Distance]:
         """The distance of each output where every certified rewrite is off by its bound."""
         bounds = self.certified.get(trial.label, {})
         return site_noise(self.model, bounds, trial, self.settings) if bounds else {}
 
     def _measure(self, trial: Trial, deep: bool) -> dict[str, Distance]:
-        runner = self._nudged(deep) if deep or not _has_floats(trial) else self.runner
         rng = np.random.default_rng(self.settings.seed + 1)
+        runner, feed = self.runner, nudge_all(trial.feed, rng)
+        tables = set() if deep or _has_floats(trial) else _tables(self.model)
+        if tables and tables <= self.overridable:
+            feed.update(self._nudged_tables(tables))
+        elif deep or not _has_floats(trial):
+            runner = self._nudged(tables or None)
         try:
-            moved = runner.run(nudge_all(trial.feed, rng), list(trial.baseline))
+            moved = runner.run(feed, list(trial.baseline))
         except RuntimeRefusalError:
             return {}
         return {k: distance(np.asarray(v), np.asarray(moved[k])) for k, v in trial.baseline.items()}
 
-    def _nudged(self, everything: bool) -> Runner:
-        """A session with nudged weights or lookup tables; the plain one where that is not possible."""
+    def _nudged_tables(self, names: Iterable[str]) -> dict[str, Array]:
+        if not self._nudged_values:
+            rng = np.random.default_rng(self.settings.seed + 2)
+            for name in sorted(names):
+                self._nudged_values[name] = nudge(self._value(name), rng)
+        return self._nudged_values
+
+    def _value(self, name: str) -> Array:
+        beside = self.model.light.weights.get(name)
+        return beside if beside is not None else self.model.array(self.model.main.initializers[name])
+
+    def _nudged(self, names: Container[str] | None) -> Runner:
+        """A session with these weights nudged, None for all; the plain one where that is not possible."""
+        everything = names is None
         if everything not in self._runners:
-            names = None if everything else _tables(self.model)
             try:
                 self._runners[everything] = self._open(names)
             except RuntimeRefusalError:
@@ -122,8 +159,7 @@ def _has_floats(trial: Trial) -> bool:
     return any(is_float(np.asarray(value)) and np.any(value) for value in trial.feed.values())
 
 
-def _tables(model: Model) -> Container[str] | None:
-    """The embedding tables that integer inputs look up; None, which is all weights, where there are none."""
+def _tables(model: Model) -> set[str]:
+    """The embedding tables that integer inputs look up, if there are any."""
     found = {role_of(model, name, np.dtype(np.int64)).table for name in model.inputs}
-    tables = {name for name in found if model.constant(name) is not None}
-    return tables or None
+    return {name for name in found if model.constant(name) is not None}

@@ -16,14 +16,10 @@ from google.protobuf.message import DecodeError, EncodeError
 from onnx import AttributeProto, TensorProto, numpy_helper
 
 from normfuse.errors import CannotVerifyError, InputError
+from normfuse.parity.light import LightModel, is_large, tensor_bytes
 from normfuse.parity.settings import Array
 
 FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16, TensorProto.DOUBLE)
-# Weights of at least so many bytes are shared between the variants of a model.
-LARGE = 4096
-# Types that numpy and the runtime hold alike.
-SHARED = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.INT8, TensorProto.UINT8,
-          TensorProto.INT32, TensorProto.INT64)  # fmt: skip
 RANDOM = {
     "RandomNormal",
     "RandomNormalLike",
@@ -156,11 +152,23 @@ class Model:
         """The model without its weights, for variants of it that share them."""
         return LightModel.of(self.proto)
 
+    def share_weights(self) -> None:
+        """Take the weights out once, so that pieces of the model need no copies of theirs."""
+        _ = self.light
+
     @cached_property
     def weight_bytes(self) -> int:
         """Bytes of all initializers, wherever they lie."""
-        sizes = (np.prod(t.dims, dtype=np.int64) * _item_bytes(t) for t in self.main.initializers.values())
-        return int(sum(sizes))
+        return int(sum(map(tensor_bytes, self.main.initializers.values())))
+
+    @cached_property
+    def halves(self) -> frozenset[int]:
+        """The half-precision types that it computes in: of its inputs and weights, and those it casts to."""
+        kinds = {t.data_type for t in self.main.initializers.values()}
+        kinds |= {kind.tensor_type.elem_type for kind in self.inputs.values()}
+        for node in every_node(self.proto.graph):
+            kinds |= {a.i for a in node.attribute if node.op_type == "Cast" and a.name == "to"}
+        return frozenset(kinds & {TensorProto.FLOAT16, TensorProto.BFLOAT16})
 
     @cached_property
     def opsets(self) -> Mapping[str, int]:
@@ -191,13 +199,45 @@ class Model:
         """The tensor's values."""
         return np.asarray(numpy_helper.to_array(self.tensor(tensor)))
 
-    def _external(self, entry: Mapping[str, str], name: str) -> bytes:
+    def place(self, tensor: TensorProto) -> tuple[Path, str, str] | None:
+        """Where the data of a tensor lies, by file, offset and length; None where it is inside the model."""
+        if tensor.data_location != TensorProto.EXTERNAL:
+            return None
+        entry = {e.key: e.value for e in tensor.external_data}
+        file = self._file(entry, tensor.name).resolve()
+        return file, entry.get("offset", "0"), entry.get("length", "")
+
+    def view(self, tensor: TensorProto) -> Array | None:
+        """The values of a large tensor, those of an external file as a view of it; None for any other."""
+        if not is_large(tensor):
+            return None
+        if tensor.data_location != TensorProto.EXTERNAL:
+            beside = self.light.weights.get(tensor.name) if "light" in self.__dict__ else None
+            if beside is not None and tensor is self.main.initializers.get(tensor.name):
+                return beside
+            return self.array(tensor) if tensor.HasField("raw_data") else None
+        entry = {e.key: e.value for e in tensor.external_data}
+        file, offset = self._file(entry, tensor.name), int(entry.get("offset", "0"))
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+        try:
+            return np.memmap(file, dtype, "r", offset, tuple(tensor.dims))
+        except ValueError as error:
+            raise InputError(f"{file}: ends before the data of {tensor.name!r}") from error
+        except OSError as error:
+            raise InputError(
+                f"{file}: the data of {tensor.name!r} cannot be read ({error.strerror})"
+            ) from error
+
+    def _file(self, entry: Mapping[str, str], name: str) -> Path:
         location = PurePosixPath(entry.get("location", "").replace("\\", "/"))
         if location.is_absolute() or ".." in location.parts or not location.parts:
             raise InputError(
                 f"{self.path}: the data of {name!r} lies outside the model's folder ({location})"
             )
-        file = self.path.parent / location
+        return self.path.parent / location
+
+    def _external(self, entry: Mapping[str, str], name: str) -> bytes:
+        file = self._file(entry, name)
         try:
             with open(file, "rb") as data:
                 data.seek(int(entry.get("offset", "0")))
@@ -214,46 +254,6 @@ def _scopes(scope: Scope) -> Iterator[Scope]:
     for node in scope.graph.node:
         for body in subgraphs(node):
             yield from _scopes(Scope(body, scope))
-
-
-@dataclass(frozen=True, eq=False)
-class LightModel:
-    """A model whose larger weights stand beside it, so that variants of it need not copy them.
-
-    weights: those taken out, by name; in `proto` they are marked as external data.
-    """
-
-    proto: onnx.ModelProto
-    weights: Mapping[str, Array]
-
-    @staticmethod
-    def of(proto: onnx.ModelProto) -> LightModel:
-        """Take the weights out; what lies in an external file already is left there."""
-        light = onnx.ModelProto()
-        light.CopyFrom(proto)
-        weights: dict[str, Array] = {}
-        for tensor in light.graph.initializer:
-            external = tensor.data_location == TensorProto.EXTERNAL
-            if external or len(tensor.raw_data) < LARGE or tensor.data_type not in SHARED:
-                continue
-            weights[tensor.name] = np.ascontiguousarray(numpy_helper.to_array(tensor))
-            entries = {"location": "beside", "offset": "0", "length": str(len(tensor.raw_data))}
-            tensor.ClearField("raw_data")
-            tensor.data_location = TensorProto.EXTERNAL
-            for key, value in entries.items():
-                tensor.external_data.add(key=key, value=value)
-        return LightModel(light, weights)
-
-    def copy(self) -> onnx.ModelProto:
-        """A copy to change, without the weights."""
-        proto = onnx.ModelProto()
-        proto.CopyFrom(self.proto)
-        return proto
-
-
-def _item_bytes(tensor: TensorProto) -> float:
-    kind = tensor.data_type
-    return 8 if kind == TensorProto.STRING else onnx.helper.tensor_dtype_to_np_dtype(kind).itemsize
 
 
 def serialize(proto: onnx.ModelProto) -> bytes:

@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 from numpy.random import Generator
 
-from normfuse.parity.dtypes import is_float
+from normfuse.parity.dtypes import is_float, roundoff
 from normfuse.parity.settings import Array
 
 # Integers of the same width, to count neighbours with.
@@ -29,11 +29,18 @@ def nudge(array: Array, rng: Generator) -> Array:
     if not is_float(array):
         return array
     words = np.ascontiguousarray(array).view(WORDS[array.dtype.itemsize])
-    step = rng.integers(0, 2, words.shape, dtype=np.int8) * 2 - 1
-    moved = (words + step.astype(words.dtype)).view(array.dtype).reshape(array.shape)
+    bits = np.unpackbits(np.frombuffer(rng.bytes((array.size + 7) // 8), np.uint8), count=array.size)
+    # In place, for these may be all the weights of a model.
+    step = bits.astype(words.dtype).reshape(words.shape)
+    step *= 2
+    step -= 1
+    step += words
+    moved = step.view(array.dtype).reshape(array.shape)
     with np.errstate(invalid="ignore"):  # bfloat16 has signalling NaNs for numpy
         keep = ~np.isfinite(array) | ~np.isfinite(moved) | (array == 0)
-    return np.asarray(np.where(keep, array, moved), array.dtype)
+    if keep.any():
+        moved[keep] = array[keep]
+    return moved
 
 
 def nudge_halfway(array: Array, rng: Generator) -> Array:
@@ -45,6 +52,15 @@ def nudge_halfway(array: Array, rng: Generator) -> Array:
         return nudge(array, rng)
     wide = array.astype(np.float64)
     return (wide + nudge(array, rng).astype(np.float64)) / 2
+
+
+def nudge_by(array: Array, unit: float, rng: Generator) -> Array:
+    """Every element of a finer type moved by two of these unit roundoffs: one ulp of the coarser type."""
+    if not is_float(array) or roundoff(array.dtype) >= unit:
+        return nudge(array, rng)
+    signs = rng.integers(0, 2, array.shape) * 2 - 1
+    moved = array.astype(np.float64) * (1 + signs * 2 * unit)
+    return np.asarray(moved.astype(array.dtype))
 
 
 def nudge_all(feed: Mapping[str, Array], rng: Generator) -> dict[str, Array]:

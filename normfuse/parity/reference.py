@@ -67,24 +67,32 @@ class Float64:
     proto: onnx.ModelProto
     constants: Mapping[str, Array]
     _evaluator: Any = field(repr=False)
+    _wide: dict[str, Array] = field(default_factory=dict)
     _nudged: dict[str, Array] = field(default_factory=dict)
 
     @staticmethod
-    def of(piece: onnx.ModelProto) -> Float64:
-        """Prepare a piece, as a model of its own, for evaluation in float64."""
+    def of(piece: onnx.ModelProto, beside: Mapping[str, Array] | None = None) -> Float64:
+        """Prepare a piece, as a model of its own, for evaluation in float64; beside: weights not in it."""
         proto = onnx.ModelProto()
         proto.CopyFrom(piece)
-        constants = _lift(proto.graph)
+        constants = _lift(proto.graph, beside or {})
         _widen(proto.graph)
         for value in proto.graph.input:
             if value.type.tensor_type.elem_type in FLOATS:
                 value.type.tensor_type.elem_type = TensorProto.DOUBLE
         return Float64(proto, constants, evaluator(proto))
 
+    @property
+    def wide(self) -> Mapping[str, Array]:
+        """The constants in float64."""
+        if len(self._wide) < len(self.constants):
+            self._wide.update({k: v.astype(np.float64) for k, v in self.constants.items()})
+        return self._wide
+
     def run(self, feed: Mapping[str, Array], constants: Mapping[str, Array] | None = None) -> dict[str, Any]:
-        """All values of the piece by name."""
-        given = {**(self.constants if constants is None else constants), **feed}
-        wide = {k: v.astype(np.float64) if is_float(v) else v for k, v in given.items()}
+        """All values of the piece by name; constants: others than its own."""
+        given = {**(self.wide if constants is None else constants), **feed}
+        wide = {k: v.astype(np.float64, copy=False) if is_float(v) else v for k, v in given.items()}
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
@@ -93,27 +101,41 @@ class Float64:
             raise CannotEvaluateError(str(error)) from error
         return values
 
-    def nudged(self, rng: Generator) -> Mapping[str, Array]:
-        """The constants moved by half an ulp; drawn once, for they are the same on every input."""
+    def nudged(self, rng: Generator, most: int) -> Mapping[str, Array]:
+        """The constants moved by half an ulp, in float64; drawn once, for they are the same on every input.
+
+        Those of more elements than `most` stay: to draw for millions takes longer than to compute with them.
+        """
         if not self._nudged:
             fixed = lengths(self.proto)
             for name in sorted(self.constants):
                 array = self.constants[name]
-                self._nudged[name] = array if name in fixed else nudge_halfway(array, rng)
-        return self._nudged
+                stays = name in fixed or array.size > most
+                self._nudged[name] = self.wide[name] if stays else nudge_halfway(array, rng)
+        return {k: v.astype(np.float64, copy=False) for k, v in self._nudged.items()}
+
+    def forget_nudged(self) -> None:
+        """Have the next nudged constants drawn anew."""
+        self._nudged.clear()
 
     def output(self, feed: Mapping[str, Array], constants: Mapping[str, Array] | None = None) -> Array:
         """The piece's output."""
         return np.asarray(self.run(feed, constants)[self.proto.graph.output[0].name])
 
 
-def _lift(graph: onnx.GraphProto) -> dict[str, Array]:
-    """Takes float constants with more than one element out of the graph; they become inputs."""
+def _lift(graph: onnx.GraphProto, beside: Mapping[str, Array]) -> dict[str, Array]:
+    """Takes float constants with more than one element out of the graph; they become inputs.
+
+    beside: those that are not in the graph.
+    """
     lifted: dict[str, Array] = {}
     for tensor in list(graph.initializer):
         if tensor.data_type in FLOATS and np.prod(tensor.dims, dtype=np.int64) > 1:
-            lifted[tensor.name] = np.asarray(numpy_helper.to_array(tensor))
+            known = beside.get(tensor.name)
+            lifted[tensor.name] = np.asarray(numpy_helper.to_array(tensor)) if known is None else known
             graph.initializer.remove(tensor)
+        elif tensor.name in beside:
+            tensor.CopyFrom(numpy_helper.from_array(beside[tensor.name], tensor.name))
     for node in list(graph.node):
         if node.op_type == "Constant" and node.domain == "" and node.attribute[0].name == "value":
             tensor = node.attribute[0].t

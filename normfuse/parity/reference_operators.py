@@ -2,6 +2,8 @@
 
 LayerNormalization, RMSNormalization and SimplifiedLayerNormalization are computed in float64 where the input
 is float64 (the evaluator's own cast to float32 on the way), else in float32, as `stash_type` says.
+BatchNormalization below opset 14 mixes the statistics of the batch into those given, in the evaluator, though
+in inference it takes them as they are.
 Conv and ConvTranspose are one matrix product each.
 """
 
@@ -14,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from onnx.reference.op_run import OpRun
-from onnx.reference.ops import op_conv, op_conv_transpose
+from onnx.reference.ops import op_batch_normalization, op_conv, op_conv_transpose
 
 from normfuse.parity.settings import Array
 
@@ -57,6 +59,24 @@ class RMSNormalization(OpRun):  # type: ignore[misc, unused-ignore]
 
 class SimplifiedLayerNormalization(RMSNormalization):
     """onnxruntime's own RMS normalization, which lives in the default domain."""
+
+
+class BatchNormalization(op_batch_normalization.BatchNormalization_14):  # type: ignore[misc, unused-ignore]
+    """BatchNormalization at any opset; in inference mode by the statistics that are given."""
+
+    op_domain = ""
+
+    def _run(self, x: Any, *given: Any, **attributes: Any) -> tuple[Any, ...]:
+        if attributes.get("training_mode"):
+            names = ("epsilon", "momentum", "training_mode")
+            kept = {name: attributes[name] for name in names}
+            result: tuple[Any, ...] = super()._run(x, *given, **kept)  # type: ignore[no-untyped-call]
+            return result
+        # At opset 8 and below there may be statistics for each pixel.
+        scale, bias, mean, var = (v.reshape(-1, *[1] * (x.ndim - 2)) if v.ndim == 1 else v for v in given)
+        epsilon = x.dtype.type(attributes.get("epsilon") or 0)
+        y = (x - mean) / np.sqrt(var + epsilon) * scale + bias
+        return (y.astype(x.dtype), *given[2:], *given[2:])[: len(self.onnx_node.output)]
 
 
 def _is_plain(attributes: dict[str, Any]) -> bool:
@@ -145,4 +165,7 @@ def _conv_transpose(x: Any, w: Any, b: Any, frame: _Frame, extra: list[int]) -> 
     return out if b is None else out + b.reshape(-1, *[1] * rank)
 
 
-OPERATORS = (LayerNormalization, RMSNormalization, SimplifiedLayerNormalization, Conv, ConvTranspose)
+OPERATORS = (
+    *(LayerNormalization, RMSNormalization, SimplifiedLayerNormalization),
+    *(BatchNormalization, Conv, ConvTranspose),
+)

@@ -7,11 +7,9 @@ not always rightly. A provider that was asked for and is not active is an error,
 from __future__ import annotations
 
 import ctypes
-import importlib
-import re
 import warnings
-from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -19,16 +17,17 @@ import ml_dtypes
 import numpy as np
 import onnx
 
-from normfuse.errors import CannotVerifyError
 from normfuse.parity.model import Model, serialize
+from normfuse.parity.providers import chain, check_active, provider_name, register_operators
 from normfuse.parity.reference import REFUSALS, CannotEvaluateError, evaluator
+from normfuse.parity.runtime import first_line, refusals, runtime
 from normfuse.parity.settings import Array, Feed, Settings
 
 Level = Literal["off", "deployed"]
 # A model given as bytes finds its external weights by this entry.
 FOLDER_OF_WEIGHTS = "session.model_external_initializers_file_folder_path"
-# Letters of a message of the runtime that are shown.
-MOST_WORDS = 400
+# What the runtime's error is called where it has no kernel for an operator and a type.
+NO_KERNEL = "NotImplemented"
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 
 
@@ -49,55 +48,14 @@ class Runner(Protocol):
         """The values of the outputs; raises RuntimeRefusalError where the inputs are not accepted."""
 
 
-@lru_cache(maxsize=1)
-def runtime() -> Any:
-    """The onnxruntime module, loaded when first needed."""
-    try:
-        module = importlib.import_module("onnxruntime")
-        module.set_default_logger_severity(4)
-    except (ImportError, AttributeError) as error:
-        raise CannotVerifyError(
-            "onnxruntime is not installed, so the result cannot be checked: pip install 'normfuse[cpu]'"
-        ) from error
-    return module
-
-
-@lru_cache(maxsize=1)
-def refusals() -> tuple[type[Exception], ...]:
-    """The error types of onnxruntime, which share no base class; RuntimeError is what its binding raises."""
-    runtime()
-    state = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state")
-    found = [v for v in vars(state).values() if isinstance(v, type) and issubclass(v, Exception)]
-    return (*found, RuntimeError, ValueError)
-
-
-def provider_name(provider: str) -> str:
-    """The runtime's own name of a provider ("cuda" is CUDAExecutionProvider); an error if it is not there."""
-    available: list[str] = runtime().get_available_providers()
-    for name in available:
-        if provider.lower() in (name.lower(), name.removesuffix("ExecutionProvider").lower()):
-            return name
-    short = ", ".join(name.removesuffix("ExecutionProvider").lower() for name in available)
-    version = runtime().__version__
-    raise CannotVerifyError(
-        f"the execution provider {provider!r} is not active: this onnxruntime {version} has {short}"
-    )
-
-
-def first_line(error: Exception) -> str:
-    """The runtime's message on one line, without its prefix and the place in its source; ended at a word."""
-    text = re.sub(r"\[ONNXRuntimeError\] : \d+ : \w+ : ", "", str(error)).strip()
-    line = (text.splitlines() or [type(error).__name__])[0]
-    line = re.sub(r"(Status Message: )?/onnxruntime_src/\S+:\d+ [^()]*\([^()]*\) (const )?", "", line)
-    return line if len(line) <= MOST_WORDS else f"{line[:MOST_WORDS].rpartition(' ')[0]} …"
-
-
 class Session:
     """One onnxruntime session.
 
     model: a file, or bytes with the folder of their external weights; disabled: optimizers to leave out;
     overrides: other values for some initializers; weights: those that a LightModel has beside it;
-    profile: prefix of a profile's file name; threads: 0 for the runtime's own choice.
+    profile: prefix of a profile's file name; write: where to put the graph that the runtime makes of the
+    model; threads: 0 for the runtime's own choice;
+    entries: further entries of the session's configuration.
     """
 
     def __init__(
@@ -111,30 +69,39 @@ class Session:
         overrides: Mapping[str, Array] | None = None,
         weights: Mapping[str, Array] | None = None,
         profile: str | None = None,
+        write: Path | None = None,
         threads: int = 0,
+        entries: Mapping[str, str] | None = None,
     ) -> None:
         name = provider_name(settings.provider)
         options = _options(settings, level, threads)
+        for key, text in (entries or {}).items():
+            options.add_session_config_entry(key, text)
         if profile is not None:
             options.enable_profiling, options.profile_file_prefix = True, profile
+        if write is not None:
+            options.optimized_model_filepath = str(write)
         if folder is not None:
             options.add_session_config_entry(FOLDER_OF_WEIGHTS, str(folder))
         # The session reads the overriding values in place: they must live as long as it does.
-        self._kept = {k: _value_of(v) for k, v in (overrides or {}).items()}
+        self._kept = {k: value_of(v) for k, v in (overrides or {}).items()}
         for key, value in self._kept.items():
             options.add_initializer(key, value)
-        self._weights = {k: _value_of(v) for k, v in (weights or {}).items()}
+        self._weights = {k: value_of(v) for k, v in (weights or {}).items()}
         if self._weights:
             options.add_external_initializers(list(self._weights), list(self._weights.values()))
         source = str(model) if isinstance(model, Path) else model
         try:
             self.session = runtime().InferenceSession(
-                source, options, providers=_providers(name), disabled_optimizers=list(disabled) or None
+                source,
+                options,
+                providers=chain(name),
+                disabled_optimizers=list(disabled) or None,
+                enable_fallback=0,  # else it says on standard output that it goes on with the CPU
             )
         except refusals() as error:
             raise RuntimeRefusalError(first_line(error), type(error).__name__) from error
-        if name not in self.session.get_providers():
-            raise CannotVerifyError(f"{name} was asked for and could not be started by this onnxruntime")
+        check_active(self.session, name)
         self.outputs = tuple(o.name for o in self.session.get_outputs())
         self._types = {v.name: v.type for v in (*self.session.get_inputs(), *self.session.get_outputs())}
 
@@ -162,7 +129,7 @@ class Session:
         """bfloat16 has no numpy type in the runtime's binding: it goes in and out as 16-bit words."""
         # The values lie in the arrays, which must not be freed before the run.
         arrays = {k: np.ascontiguousarray(v) for k, v in feed.items()}
-        values = {k: _value_of(v) for k, v in arrays.items()}
+        values = {k: value_of(v) for k, v in arrays.items()}
         return [_to_numpy(value) for value in self.session.run_with_ort_values(wanted, values)]
 
 
@@ -176,12 +143,15 @@ def _options(settings: Settings, level: Level, threads: int) -> Any:
     if level == "off":
         # Few runs a session: packing the weights first would take longer than it saves.
         options.add_session_config_entry("session.disable_prepacking", "1")
+        # Between runs there is much to do in Python, where threads that wait actively only take time.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     if settings.custom_operators is not None:
-        options.register_custom_ops_library(str(settings.custom_operators))
+        register_operators(options, settings.custom_operators)
     return options
 
 
-def _value_of(array: Array) -> Any:
+def value_of(array: Array) -> Any:
+    """An array as the runtime holds it: not a copy, and kept alive by the value."""
     values = runtime().OrtValue
     if array.dtype == BFLOAT16:
         return values.ortvalue_from_numpy_with_onnx_type(array.view(np.uint16), onnx.TensorProto.BFLOAT16)
@@ -197,13 +167,6 @@ def _to_numpy(value: Any) -> Array:
         return np.zeros(shape, BFLOAT16)
     words = np.frombuffer(ctypes.string_at(value.data_ptr(), 2 * count), np.uint16)
     return np.asarray(words.view(BFLOAT16).reshape(shape))
-
-
-def _providers(name: str) -> list[Any]:
-    if name == "CPUExecutionProvider":
-        return [name]
-    options = {"use_tf32": "0"} if name == "CUDAExecutionProvider" else {}
-    return [(name, options), "CPUExecutionProvider"]
 
 
 class Reference:
@@ -265,12 +228,22 @@ def open_variant(
     return kind(serialize(proto), settings, level, **options)
 
 
-def open_with_outputs(model: Model, settings: Settings, extra: Sequence[str]) -> Session | Fresh:
-    """The model with more of its values as outputs; at ORT_DISABLE_ALL this changes nothing else."""
+def open_with_outputs(
+    model: Model, settings: Settings, extra: Sequence[str], overridable: Iterable[str] = ()
+) -> Session | Fresh:
+    """The model with more of its values as outputs; at ORT_DISABLE_ALL this changes nothing else.
+
+    overridable: initializers that a run may give another value.
+    """
     known = set(model.outputs)
     wanted = [name for name in dict.fromkeys(extra) if name not in known]
-    if not wanted:
+    inputs = {i.name for i in model.proto.graph.input}
+    given = [model.main.initializers[name] for name in sorted(set(overridable) - inputs)]
+    if not wanted and not given:
         return open_model(model, settings)
     proto = model.light.copy()
     proto.graph.output.extend(onnx.ValueInfoProto(name=name) for name in wanted)
+    proto.graph.input.extend(
+        onnx.helper.make_tensor_value_info(t.name, t.data_type, list(t.dims)) for t in given
+    )
     return open_variant(model, proto, settings)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -39,7 +39,7 @@ class Boundary:
 class Settings:
     """How to check.
 
-    provider: "cpu", "cuda", "openvino", or the full name of an execution provider.
+    provider: "cpu", "cuda", "openvino", …, or the full name of an execution provider.
     dims: values for symbolic dimensions, where the made ones are not wanted (`--dim S=7`).
     seed: what random inputs are made from; the same seed makes the same inputs.
     inputs: the user's own inputs, one mapping a run; made ones are used when there are none.
@@ -48,6 +48,8 @@ class Settings:
     max_memory: bytes; above it, sites are certified one by one on made inputs and the model is not run.
     record_memory: bytes of intermediate values that are held at a time.
     custom_operators: the library that a model with custom operators needs.
+    standard: the result is for any runtime, so what this one has no kernel for is computed by ONNX's own
+        reference evaluator.
     """
 
     provider: str = "cpu"
@@ -59,3 +61,9 @@ class Settings:
     max_memory: int | None = None
     record_memory: int = 512 << 20
     custom_operators: Path | None = None
+    standard: bool = False
+
+
+def on_cpu(settings: Settings) -> Settings:
+    """The same, on the CPU provider."""
+    return replace(settings, provider="cpu")

@@ -2,61 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import onnx
 from numpy.random import Generator
 
 from normfuse.parity.adversarial import is_normalization
+from normfuse.parity.channels import SAMPLES, SPARE, Channel, channel_axes, samples, worst_channel
 from normfuse.parity.dtypes import is_float, roundoff
 from normfuse.parity.extract import Piece
-from normfuse.parity.judge import Judgement, judge, sensitivity
-from normfuse.parity.model import serialize
+from normfuse.parity.judge import Judgement, growth, judge, sensitivity
+from normfuse.parity.light import LightModel
+from normfuse.parity.memory import limit_of
 from normfuse.parity.noise import nudge_all, nudge_halfway
-from normfuse.parity.reference import CannotEvaluateError, Float64, reduction_size
-from normfuse.parity.sessions import Reference, Runner, RuntimeRefusalError, Session
+from normfuse.parity.pieces import open_pair
+from normfuse.parity.reference import CannotEvaluateError, Float64, reduction_size, sum_unit
+from normfuse.parity.sessions import Runner, RuntimeRefusalError
 from normfuse.parity.settings import Array, Settings
 
 # Below this many elements a random nudge may happen to cancel, so a second one is drawn.
 SMALL = 512
+# Constants of more elements than this are not nudged. Where a piece is linear, the inputs that they are
+# multiplied with are moved as much: a sum of products moves by sqrt(2) times more where both factors do.
+MANY, MANY_LINEAR = 1 << 22, 1 << 16
+# What an evaluation in float64 takes for each byte of weights: a copy twice as large, and its products.
+FLOAT64_BYTES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Truth:
+    """What one input ought to give.
+
+    value: in float64; moved: the same for nudged inputs; least: a least sensitivity; terms: the longest sum.
+    exact: False where the original's own result stands for it.
+    """
+
+    value: Array
+    moved: Sequence[Array]
+    least: float = 0.0
+    terms: int = 1
+    exact: bool = True
 
 
 @dataclass(frozen=True, eq=False)
 class Sides:
-    """Both sides of one rewrite, ready to run, and the truth."""
+    """Both sides of one rewrite, ready to run, and the truth.
+
+    unit: unit roundoff of the coarsest type that the original computes in; sum_unit: of that which it sums in.
+    """
 
     before: Runner
     after: Runner
-    truth: Float64 | None
+    exact: Float64 | None
+    new: LightModel
     output: str
     inputs: tuple[tuple[str, ...], tuple[str, ...]]
     unit: float
+    sum_unit: float
     normalizes: bool
 
     @staticmethod
     def of(old_piece: Piece, new_piece: Piece, feed: Mapping[str, Array], settings: Settings) -> Sides:
-        """Sessions for both sides; an original without a kernel is run by the reference evaluator."""
-        old, new = old_piece.proto(feed), new_piece.proto(feed)
-        # One thread: a pool for each of many small sessions costs more than it gains.
-        after = Session(serialize(new), settings, threads=1)
-        before: Runner
-        try:
-            before = Session(serialize(old), settings, threads=1)
-        except RuntimeRefusalError:
-            before = Reference(old)
+        """Sessions for both sides; raises RuntimeRefusalError where the replacement is refused."""
+        old = old_piece.light(feed)
+        new = new_piece.light(feed)
+        before, after = open_pair(old, new, settings)
+        small = FLOAT64_BYTES * old_piece.weight_bytes <= limit_of(settings)
+        exact = _float64(old) if small else None
         inputs = (old_piece.inputs, new_piece.inputs)
         normalizes = is_normalization((old_piece, new_piece))
-        return Sides(before, after, _float64(old), old_piece.output, inputs, _unit(old, feed), normalizes)
+        unit = _unit(old.proto, feed)
+        finest = sum_unit(old.proto, unit)
+        return Sides(before, after, exact, new, old_piece.output, inputs, unit, finest, normalizes)
 
-    @property
-    def weights(self) -> int:
-        """How many constants the original computes with."""
-        return sum(v.size for v in self.truth.constants.values()) if self.truth else 0
-
-    def judge(self, feed: Mapping[str, Array], rng: Generator) -> Judgement:
-        """Both sides on one input."""
+    def judge(self, feed: Mapping[str, Array], rng: Generator, known: Truth | None = None) -> Judgement:
+        """Both sides on one input; known: its truth, where that has been evaluated already."""
         try:
             before = self.run_before(feed)
         except RuntimeRefusalError:
@@ -65,9 +88,45 @@ class Sides:
         if not is_float(before):
             same = before.shape == after.shape and bool((before == after).all())
             return Judgement(0, 0, 0, "" if same else "integer results differ")
-        draws = 1 if before.size >= SMALL else 2
-        truth, moved, least, terms = self._truth(before, feed, draws, rng)
-        return judge(truth, moved, before, after, max(self.unit, roundoff(before.dtype)), terms, least)
+        truth = known or self._truth(before, feed, rng)
+        unit = max(self.unit, roundoff(before.dtype))
+        finer = self.sum_unit / unit
+        found = judge(truth.value, truth.moved, before, after, unit, truth.terms, truth.least, finer)
+        if not (found.holds and found.conclusive and truth.exact) or truth.least:
+            return found
+        wrong = self._wrong_channel(truth, after, feed, unit, growth(truth.terms, finer), rng)
+        return replace(found, problem=str(wrong)) if wrong else found
+
+    def _wrong_channel(
+        self, truth: Truth, after: Array, feed: Mapping[str, Array], unit: float, most: float, rng: Generator
+    ) -> Channel | None:
+        """A channel in which the replacement says something else, whatever its kernels round (channels.py)."""
+        axes = channel_axes(after.ndim, self.spatial)
+        value, moved = truth.value, list(truth.moved)
+        if not worst_channel(value, moved, after.astype(np.float64), unit, most, axes):
+            return None
+        try:
+            if self.exact is None or self.exact_after is None:
+                return None
+            says = self.exact_after.output({k: feed[k] for k in self.inputs[1]})
+            if says.shape != value.shape or not worst_channel(value, moved, says, unit, most, axes):
+                return None
+            while samples(value.shape, axes, len(moved)) < SAMPLES:
+                moved.append(self._moved_anew(self.exact, feed, value, rng))
+        except CannotEvaluateError:
+            return None
+        return worst_channel(value, moved, says, unit, SPARE * most, axes)
+
+    @cached_property
+    def exact_after(self) -> Float64 | None:
+        """The replacement in float64, or None where that cannot be had."""
+        return _float64(self.new)
+
+    @cached_property
+    def spatial(self) -> bool:
+        """Whether the site is about images with the channels first."""
+        nodes = (*self.exact.proto.graph.node, *self.new.proto.graph.node) if self.exact else ()
+        return any(node.op_type in ("Conv", "ConvTranspose") for node in nodes)
 
     def run_before(self, feed: Mapping[str, Array]) -> Array:
         """The original's result; raises RuntimeRefusalError."""
@@ -77,33 +136,44 @@ class Sides:
         """The replacement's result; raises RuntimeRefusalError."""
         return np.asarray(self.after.run({k: feed[k] for k in self.inputs[1]}, [self.output])[self.output])
 
-    def _truth(
-        self, before: Array, feed: Mapping[str, Array], draws: int, rng: Generator
-    ) -> tuple[Array, list[Array], float, int]:
-        """The float64 result, the same for nudged inputs, a least sensitivity, and the longest sum."""
+    def in_float64(self, feed: Mapping[str, Array], draws: int, rng: Generator) -> Truth:
+        """The truth by an evaluation in float64; raises CannotEvaluateError where there is none."""
+        if self.exact is None:
+            raise CannotEvaluateError("no evaluation in float64")
         given = {k: feed[k] for k in self.inputs[0]}
-        if self.truth is not None:
-            try:
-                return self._in_float64(self.truth, given, draws, rng)
-            except CannotEvaluateError:
-                pass  # an operator of the piece has no float64 evaluation: its own result stands for it
-        again = [self.run_before(nudge_all(given, rng)) for _ in range(draws)]
-        return before.astype(np.float64), again, 0.0, 1
+        values = self.exact.run(given)
+        value = np.asarray(values[self.output])
+        moved = [self._enlarged(value, self._moved(self.exact, given, rng)) for _ in range(draws)]
+        terms = reduction_size(self.exact.proto, values)
+        least = self._of_one_element(self.exact, given, rng) if self.normalizes and terms == 1 else 0.0
+        return Truth(value, moved, least, terms)
 
-    def _in_float64(
-        self, truth: Float64, feed: Mapping[str, Array], draws: int, rng: Generator
-    ) -> tuple[Array, list[Array], float, int]:
-        values = truth.run(feed)
-        moved = [self._moved(truth, feed, rng) for _ in range(draws)]
-        terms = reduction_size(truth.proto, values)
-        least = self._of_one_element(truth, feed, rng) if self.normalizes and terms == 1 else 0.0
-        return np.asarray(values[self.output]), moved, least, terms
+    def _truth(self, before: Array, feed: Mapping[str, Array], rng: Generator) -> Truth:
+        draws = 1 if before.size >= SMALL else 2
+        try:
+            return self.in_float64(feed, draws, rng)
+        except CannotEvaluateError:  # then the original's own result stands for it
+            again = [self.run_before(nudge_all(feed, rng)) for _ in range(draws)]
+            return Truth(before.astype(np.float64), again, exact=False)
 
-    def _moved(self, truth: Float64, feed: Mapping[str, Array], rng: Generator) -> Array:
+    def _moved_anew(
+        self, exact: Float64, feed: Mapping[str, Array], value: Array, rng: Generator
+    ) -> Array:
+        """One more draw, of the constants too."""
+        exact.forget_nudged()
+        return self._enlarged(value, self._moved(exact, {k: feed[k] for k in self.inputs[0]}, rng))
+
+    def _enlarged(self, value: Array, moved: Array) -> Array:
+        """By as much as constants would add that are too many to be nudged."""
+        assert self.exact is not None
+        many = not self.normalizes and any(c.size > MANY_LINEAR for c in self.exact.constants.values())
+        return value + 2**0.5 * (moved - value) if many else moved
+
+    def _moved(self, exact: Float64, feed: Mapping[str, Array], rng: Generator) -> Array:
         inputs = {k: nudge_halfway(feed[k], rng) for k in sorted(feed)}
-        return truth.output(inputs, truth.nudged(rng))
+        return exact.output(inputs, exact.nudged(rng, MANY if self.normalizes else MANY_LINEAR))
 
-    def _of_one_element(self, truth: Float64, feed: Mapping[str, Array], rng: Generator) -> float:
+    def _of_one_element(self, exact: Float64, feed: Mapping[str, Array], rng: Generator) -> float:
         """The sensitivity of statistics over a single element.
 
         The mean of one element moves with it, so a nudge shows nothing; yet a kernel rounds the two apart.
@@ -111,8 +181,7 @@ class Sides:
         """
         twice = {k: np.tile(v, [2 if size == 1 else 1 for size in v.shape]) for k, v in feed.items()}
         try:
-            exact = truth.output(twice)
-            return sensitivity(exact, [self._moved(truth, twice, rng)])
+            return sensitivity(exact.output(twice), [self._moved(exact, twice, rng)])
         except CannotEvaluateError:
             return 0.0  # the piece is made for this one shape
 
@@ -127,8 +196,8 @@ def _unit(proto: onnx.ModelProto, feed: Mapping[str, Array]) -> float:
     return max(units, default=0.0)
 
 
-def _float64(proto: onnx.ModelProto) -> Float64 | None:
+def _float64(piece: LightModel) -> Float64 | None:
     try:
-        return Float64.of(proto)
+        return Float64.of(piece.proto, piece.weights)
     except CannotEvaluateError:
         return None

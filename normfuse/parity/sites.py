@@ -12,18 +12,22 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
-from normfuse.parity.adversarial import Variant, is_normalization, variants
-from normfuse.parity.crop import cropped, distinct, shrunk
+from normfuse.parity.adversarial import Variant, variants
+from normfuse.parity.blame import kernels_fault, who_refuses
+from normfuse.parity.crop import EXTENT, MANY_BYTES, SHORT, cropped, distinct, least, shrunk
 from normfuse.parity.extract import CannotExtractError, Piece, extract
 from normfuse.parity.judge import Judgement
 from normfuse.parity.model import Model
 from normfuse.parity.sessions import RuntimeRefusalError
 from normfuse.parity.settings import Boundary, Settings
 from normfuse.parity.sides import Sides
+from normfuse.parity.together import truths
 from normfuse.parity.verdict import SiteVerdict
 
-MANY_WEIGHTS = 500_000
+# What an input is called that was made in the place of a recorded one.
+MADE = "made inputs"
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,23 +77,56 @@ def certify(site: Site, recordings: Sequence[Variant], settings: Settings) -> Ce
     if not recordings:
         return Certificate(SiteVerdict("inconclusive", detail="no input could be recorded"))
     rng = np.random.default_rng(settings.seed)
-    pieces = (site.before, site.after)
     try:
-        sides = Sides.of(*pieces, recordings[0][1], settings)
-        if is_normalization(pieces):
-            sample = shrunk(sides, recordings[0][1], site.boundary.reads)
-        else:
-            recordings = distinct(cropped(sides, recordings))
-            sample = recordings[0][1]
-            # Numbers show as much of a large linear operator as recordings, at half the cost.
-            recordings = [] if sides.weights > MANY_WEIGHTS else recordings
-        made = variants(sample, site.boundary.reads, pieces, rng)
-        judged = [(label, sides.judge(feed, rng)) for label, feed in (*recordings, *made)]
+        sides = Sides.of(site.before, site.after, recordings[0][1], settings)
+        refused = _refused(sides, recordings[0])
+        if refused:
+            return Certificate(SiteVerdict("inconclusive", detail=refused))
+        recordings, made = _inputs(site, sides, recordings, rng)
+        known = truths(sides, [feed for _, feed in made], site.boundary.reads, rng)
+        fed = (*recordings, *made)
+        truth = (*(None for _ in recordings), *known)
+        judged = [(label, sides.judge(feed, rng, t)) for (label, feed), t in zip(fed, truth, strict=True)]
     except RuntimeRefusalError as error:
-        return Certificate(SiteVerdict("failed", detail=f"the replacement does not run: {error}"))
+        why = who_refuses(site.before, site.after, recordings[0][1], settings, error)
+        return Certificate(SiteVerdict("failed", detail=why))
     verdict = conclude(judged)
+    if verdict.result == "failed":
+        bad = [feed for (_, feed), (_, j) in zip(fed, judged, strict=True) if j.conclusive and not j.holds]
+        fault = kernels_fault(site.after, sides, bad, settings, rng)
+        return Certificate(replace(verdict, detail="; ".join(filter(None, (verdict.detail, fault)))))
     held = verdict.result in ("equal", "improved")
     return Certificate(verdict, {label: j.allowed for label, j in judged[: len(recordings)]} if held else {})
+
+
+def _refused(sides: Sides, first: Variant) -> str:
+    """Why the original does not take what was made for it, or ""; what was recorded it has taken."""
+    label, feed = first
+    if label != MADE:
+        return ""
+    try:
+        sides.run_before(feed)
+    except RuntimeRefusalError as error:
+        return f"the original does not take the inputs that were made for it: {error}"
+    return ""
+
+
+def _inputs(
+    site: Site, sides: Sides, recordings: Sequence[Variant], rng: Generator
+) -> tuple[Sequence[Variant], list[Variant]]:
+    """The recordings to run both sides on, and made inputs; small ones for large linear operators."""
+    reads, pieces = site.boundary.reads, (site.before, site.after)
+    if sides.normalizes:
+        label, sample = recordings[0][0], shrunk(sides, recordings[0][1], reads)
+        made = list(variants(sample, reads, pieces, rng))
+        return [(label, dict(sample))] if label == MADE else recordings, made
+    many = site.before.weight_bytes > MANY_BYTES
+    recordings = cropped(sides, distinct(recordings), (SHORT, EXTENT) if many else (EXTENT,))
+    made = list(variants(recordings[0][1], reads, pieces, rng))
+    if not many:
+        return recordings, made
+    # Numbers show as much of a large linear operator as recordings, at half the cost.
+    return [], [(label, least(sides, feed) if label == "zero" else feed) for label, feed in made]
 
 
 def conclude(judged: Sequence[tuple[str, Judgement]]) -> SiteVerdict:

@@ -54,6 +54,20 @@ class OutputFigures:
 
 
 @dataclass(frozen=True)
+class Placement:
+    """Where the fused nodes of the result ran, as it is deployed.
+
+    provider: the one that was asked for; fused: how many fused nodes ran; there: how many of them on it.
+    elsewhere: the others, "norm_3 (LayerNormalization) on CPUExecutionProvider".
+    """
+
+    provider: str
+    fused: int
+    there: int
+    elsewhere: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ModelVerdict:
     """The whole model: original against result, for one provider.
 
@@ -61,6 +75,10 @@ class ModelVerdict:
 
     inputs: one line for each set of inputs that was fed ("B=2 S=7, normal, seed 0").
     notes: what the user should know ("half precision on CPU is computed in float32").
+    seconds: what the verification took.
+    plain_run: seconds that it took to open the original at ORT_DISABLE_ALL and to run it once, on the largest
+        inputs; 0 where it was not run.
+    placement: None where the result was not run as it is deployed.
     """
 
     result: ModelResult
@@ -71,6 +89,8 @@ class ModelVerdict:
     seed: int = 0
     seconds: float = 0.0
     detail: str = ""
+    placement: Placement | None = None
+    plain_run: float = 0.0
 
     @property
     def agrees(self) -> bool:

@@ -23,3 +23,17 @@ def export_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Export], 
         return path if path.exists() else which.write(path)
 
     return get
+
+
+@pytest.fixture(scope="session")
+def decoder_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """decoder_file(name): the path of that export of torch_decoders, made at the first call."""
+    folder = tmp_path_factory.mktemp("decoders")
+
+    def get(name: str) -> Path:
+        import torch_decoders  # torch takes seconds to import, so only where it is needed
+
+        path = folder / f"{name}.onnx"
+        return path if path.exists() else torch_decoders.EXPORTS[name](path)
+
+    return get

@@ -27,15 +27,18 @@ def optimized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, normfuse.
     return out, normfuse.optimize(magika(), out=out).report
 
 
-@pytest.mark.parametrize(("layer", "axes"), [("LayerNorm_0", (-2,)), ("LayerNorm_1", (-1,))])
-def test_both_layernorms_are_fused(layer: str, axes: tuple[int, ...], optimized) -> None:
+@pytest.mark.parametrize(
+    ("layer", "axes", "lowering"),
+    [("LayerNorm_0", (-2,), "matmul-statistics"), ("LayerNorm_1", (-1,), "layer-norm")],
+)
+def test_both_layernorms_are_fused(layer: str, axes: tuple[int, ...], lowering: str, optimized) -> None:
     out, report = optimized
 
     (site,) = [s for s in report.sites if s.kind == "LayerNorm" and layer in s.output]
 
-    assert (site.status, site.axes) == ("fused", axes)
-    assert fused_norms(out) == {"LayerNorm": 2, "RMSNorm": 0}
-    assert operators(out)["Sqrt"] == 0
+    assert (site.status, site.axes, site.lowering) == ("fused", axes, lowering)
+    assert fused_norms(out) == {"LayerNorm": 1, "RMSNorm": 0}
+    assert operators(out)["Sqrt"] == 1
 
 
 def test_the_softmax_is_no_candidate(optimized) -> None:

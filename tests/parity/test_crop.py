@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from parity_models import floats, layer_norm, model
+from parity_models import batch_norm_pair, floats, layer_norm, model
 
-from normfuse.parity import Boundary, Settings
-from normfuse.parity.crop import cropped, distinct, shrunk
+from normfuse.parity import Boundary, Settings, check
+from normfuse.parity.crop import MANY_BYTES, cropped, distinct, least, shrunk
 from normfuse.parity.extract import extract
 from normfuse.parity.model import Model
 from normfuse.parity.sides import Sides
@@ -27,9 +27,9 @@ def sides_of(body: str, x: np.ndarray, **weights: np.ndarray) -> Sides:
 @pytest.mark.parametrize(
     ("axis", "shape", "small"),
     [
-        (-1, (2, 300, 64), (2, 8, 64)),
-        (1, (1, 32, 40, 40), (1, 32, 8, 8)),
-        (-1, (4, 20, 20, 32), (4, 8, 8, 32)),
+        (-1, (2, 300, 64), (2, 4, 64)),
+        (1, (1, 32, 40, 40), (1, 32, 4, 4)),
+        (-1, (4, 20, 20, 32), (4, 4, 4, 32)),
         (-1, (2, 7, 64), (2, 7, 64)),
     ],
 )
@@ -61,3 +61,27 @@ def test_an_image_is_cut_to_a_corner_unless_a_shape_is_fixed_inside() -> None:
 def test_one_recording_of_each_shape_is_enough_for_a_linear_operator() -> None:
     feeds = [("a", {"x": np.ones(3)}), ("b", {"x": np.zeros(3)}), ("c", {"x": np.ones(1)})]
     assert [label for label, _ in distinct(feeds)] == ["a", "c"]
+
+
+WRONG = (
+    *("eps x10", "wrong channel", "bias dropped", "bias on a wrong channel", "mean not scaled"),
+    *("scale squared", "padding dropped"),
+)
+
+
+@pytest.mark.parametrize("how", ["", *WRONG])
+def test_a_fold_into_many_weights_is_judged_on_a_small_corner_as_well_as_on_a_large_one(
+    tmp_path: Path, how: str
+) -> None:
+    pair = batch_norm_pair(how, channels=2000, size="20, 20")
+    assert pair.after.ByteSize() > MANY_BYTES
+    parity = check(*pair.save(tmp_path), pair.sites, Settings(deployed=False))
+    assert parity.sites["y"].result == ("failed" if how else "equal")
+
+
+def test_the_least_image_is_one_pixel_where_padding_allows() -> None:
+    x = RNG.normal(size=(2, 3, 40, 40)).astype(np.float32)
+    weights = RNG.normal(size=(4, 3, 3, 3))
+    padded = sides_of("y = Conv<pads=[1, 1, 1, 1]>(x, w)", x, w=weights)
+    assert least(padded, {"x": x})["x"].shape == (1, 3, 1, 1)
+    assert least(sides_of("y = Conv(x, w)", x, w=weights), {"x": x})["x"].shape == (1, 3, 4, 4)

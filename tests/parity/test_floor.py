@@ -11,6 +11,7 @@ from parity_models import floats, model, save, stack
 
 from normfuse.parity import Settings, verify
 from normfuse.parity.baseline import baseline_of
+from normfuse.parity.compare import Distance
 from normfuse.parity.model import Model
 
 RNG = np.random.default_rng(0)
@@ -56,6 +57,33 @@ def test_the_scales_of_a_resize_are_no_weights(tmp_path: Path) -> None:
     proto = model("float[B, 3, 40, 40] x", "float[B, 3, P, Q] y", body, weights)
     _, deep = noises(save(proto, tmp_path / "m.onnx"))
     assert 1e-8 < deep < 1e-6
+
+
+HALF = "h = Cast<to=10>(x) s = Sigmoid(h) g = Mul(h, s) c = Cast<to=1>(g) "
+ENDS = "float[B, 40] x", "float[B, 40] y"
+
+
+def test_a_model_that_computes_in_half_precision_is_known_to_half_precision(tmp_path: Path) -> None:
+    """Its inputs are float32, and what the runtime rounds to float16 hangs on what stands beside it."""
+    for name, body, low, high in (("half", HALF, 1e-4, 1e-2), ("full", "c = Sigmoid(x) ", 0, 0)):
+        proto = model(*ENDS, body + "y = MatMul(c, w)", floats({"w": BIG}))
+        baseline = baseline_of(Model.load(save(proto, tmp_path / f"{name}.onnx")), Settings())
+        noise = baseline.floor.of_half(baseline.trials[0]).get("y", Distance()).relative
+        assert low <= noise <= high
+
+
+@pytest.mark.parametrize(("start", "agrees"), [(HALF, True), ("c = Sigmoid(x) ", False)])
+def test_one_more_rounding_to_half_agrees_only_where_there_are_such(
+    tmp_path: Path, start: str, agrees: bool
+) -> None:
+    plain = model(*ENDS, start + "n = Neg(c) y = MatMul(n, w)", floats({"w": BIG}))
+    rounded = "a = Cast<to=10>(c) k = Reshape(a, same) d = Cast<to=1>(k) n = Neg(d) y = MatMul(n, w)"
+    weights = {**floats({"w": BIG}), "same": np.array([0, 40])}
+    paths = (
+        save(plain, tmp_path / "a.onnx"),
+        save(model(*ENDS, start + rounded, weights), tmp_path / "b.onnx"),
+    )
+    assert verify(*paths, Settings(deployed=False)).agrees is agrees
 
 
 def test_deep_models_are_not_failed_for_rounding(tmp_path: Path) -> None:

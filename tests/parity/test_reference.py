@@ -116,3 +116,15 @@ def test_an_unknown_operator_cannot_be_evaluated() -> None:
     proto = model("float[B, 2] x", "float[B, 2] y", "y = own.Thing(x)", domains=', "own": 1')
     with pytest.raises(CannotEvaluateError):
         Float64.of(proto).output({"x": np.ones((1, 2), np.float32)})
+
+
+@pytest.mark.parametrize("opset", [7, 9, 13, 14, 15])
+def test_batch_norm_takes_the_statistics_as_given_at_every_opset(opset: int) -> None:
+    """The evaluator's own operator mixes those of the batch in, below opset 14."""
+    weights = floats({n: np.random.default_rng(i).uniform(0.5, 2, 3) for i, n in enumerate("sbmv")})
+    body = "y = BatchNormalization<epsilon=0.01>(x, s, b, m, v)"
+    proto = model("float[N, 3, P] x", "float[N, 3, P] y", body, weights, opset=opset)
+    x = np.random.default_rng(9).normal(size=(2, 3, 5)).astype(np.float32)
+    s, b, m, v = (np.float64(weights[n])[:, None] for n in "sbmv")
+    wanted = (x - m) / np.sqrt(v + np.float32(0.01)) * s + b
+    assert np.abs(Float64.of(proto).output({"x": x}) - wanted).max() < 1e-8

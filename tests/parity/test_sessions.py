@@ -9,31 +9,22 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 import pytest
-from parity_models import floats, model, save
+from parity_models import model, save
 
 from normfuse.errors import CannotVerifyError
-from normfuse.parity import Settings, sessions
+from normfuse.parity import Settings
 from normfuse.parity.model import Model
-from normfuse.parity.placement import _sentences, placement
-from normfuse.parity.sessions import RuntimeRefusalError, Session, open_with_outputs, provider_name
-
-
-@pytest.mark.parametrize("name", ["cpu", "CPU", "CPUExecutionProvider"])
-def test_providers_go_by_short_names(name: str) -> None:
-    assert provider_name(name) == "CPUExecutionProvider"
-
-
-def test_a_provider_that_is_not_active_is_never_replaced_silently() -> None:
-    with pytest.raises(CannotVerifyError, match=r"'tensorrt' is not active: this onnxruntime .* has .*cpu"):
-        provider_name("tensorrt")
+from normfuse.parity.providers import provider_name
+from normfuse.parity.runtime import runtime
+from normfuse.parity.sessions import RuntimeRefusalError, Session, open_with_outputs
 
 
 def test_without_onnxruntime_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    sessions.runtime.cache_clear()
+    runtime.cache_clear()
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(CannotVerifyError, match=r"pip install 'normfuse\[cpu\]'"):
         provider_name("cpu")
-    sessions.runtime.cache_clear()
+    runtime.cache_clear()
 
 
 def test_importing_parity_does_not_load_the_runtime() -> None:
@@ -66,20 +57,3 @@ def test_more_values_can_be_had_as_outputs(tmp_path: Path) -> None:
     found = session.run({"x": np.ones((1, 2), np.float32)}, ["a", "y"])
     assert found["a"].tolist() == [[-1, -1]]
     assert session.run({"x": np.ones((1, 2), np.float32)}, []) == {}
-
-
-def test_placement_is_read_from_a_profile(tmp_path: Path) -> None:
-    body = "y = LayerNormalization<axis=-1>(x, g)"
-    proto = model("float[B, 4] x", "float[B, 4] y", body, floats({"g": np.ones(4)}))
-    found = placement(
-        Model.load(save(proto, tmp_path / "m.onnx")), {"x": np.ones((1, 4), np.float32)}, Settings()
-    )
-    assert found == {("LayerNormalization", "CPUExecutionProvider"): 1}
-
-
-def test_nodes_that_a_provider_left_to_another_are_told() -> None:
-    found = {("LayerNormalization", "A"): 2, ("RMSNormalization", "CPUExecutionProvider"): 1, ("Add", "A"): 9}
-    assert _sentences(found, "A", ("LayerNormalization", "RMSNormalization")) == [
-        "2 normalizations ran on A",
-        "A left some normalizations to another provider: 1 RMSNormalization on CPUExecutionProvider",
-    ]

@@ -6,7 +6,7 @@ import onnx
 import pytest
 
 from normfuse.errors import UsageError
-from normfuse.parity.symbols import check_names, parse, read_shapes, several, single
+from normfuse.parity.symbols import check_names, longer, parse, read_shapes, several, single
 
 FLOAT = onnx.TensorProto.FLOAT
 
@@ -60,6 +60,50 @@ def test_anonymous_dimensions_are_distinct(dim: int | str | None) -> None:
     shapes = shapes_of(a=[2, dim], b=[2, dim])
     sizes = next(several(shapes, {}))
     assert shapes.of("a", sizes) != shapes.of("b", sizes)
+
+
+@pytest.mark.parametrize("kept", ["past_key_values.0.key", "cache_k", "model.past.value.1"])
+def test_the_past_is_known_by_the_name_of_its_input(kept: str) -> None:
+    shapes = shapes_of(**{"input_ids": ["s0", "s1"], "mask": ["s0", "s9"], kept: ["s0", 4, "s5", 16]})
+    sizes = next(several(shapes, {}))
+    assert [shapes.of(name, sizes) for name in ("input_ids", "mask", kept)] == [
+        (2, 7),
+        (2, 10),
+        (2, 4, 3, 16),
+    ]
+
+
+def test_an_encoder_s_keys_are_no_past_of_the_decoder() -> None:
+    shapes = shapes_of(ids=["b", "s"], **{"past.0.encoder.key": ["b", 2, "e", 8],
+                                          "past.0.decoder.key": ["b", 2, "p", 8]})  # fmt: skip
+    roles = {symbol.name: symbol.role for symbol in shapes.symbols}
+    assert (roles["e"], roles["p"]) == ("other", "past")
+
+
+def test_what_a_sum_says_of_a_symbol_counts_less_than_where_it_stands_alone() -> None:
+    shapes = shapes_of(mask=["b", "s0 + s1"], ids=["b", "s1"], past_key=["b", 2, "s0", 8])
+    assert {symbol.name: symbol.role for symbol in shapes.symbols}["s0"] == "past"
+
+
+def test_sizes_that_the_graph_asks_for_are_tried_first_and_given_ones_count_more() -> None:
+    shapes = shapes_of(x=["batch", "C", "S"])
+    tried = list(several(shapes, {"S": 9}, {"C": 80, "S": 40}))
+    assert tried[0] == {"batch": 2, "C": 80, "S": 9}
+    assert any(sizes["C"] != 80 for sizes in tried)
+    ones = list(single(shapes, {}, {"C": 80}))
+    assert [sizes["C"] for sizes in ones[:2]] == [1, 80]
+
+
+def test_a_longer_assignment_keeps_sums_and_what_is_given() -> None:
+    shapes = shapes_of(
+        ids=["batch", "seq"], mask=["batch", "total"], key=["batch", 4, "past", 16], x=["batch", "w"]
+    )
+    first = next(several(shapes, {"w": 4}))
+    grown = longer(shapes, {"w": 4}, first)
+    assert grown["seq"] > first["seq"]
+    assert grown["past"] > first["past"]
+    assert grown["total"] == grown["seq"] + grown["past"]
+    assert (grown["batch"], grown["w"]) == (first["batch"], 4)
 
 
 def test_images_are_tried_at_several_sizes() -> None:
