@@ -3,7 +3,7 @@
 Light to import: rich is only loaded when something is printed.
 """
 
-from normfuse.report.json_report import schema, write_json
+from normfuse.report.json_report import fleet_schema, schema
 from normfuse.report.record import SCHEMA_VERSION, Report, Site, Status
 
-__all__ = ["SCHEMA_VERSION", "Report", "Site", "Status", "schema", "write_json"]
+__all__ = ["SCHEMA_VERSION", "Report", "Site", "Status", "fleet_schema", "schema"]

@@ -59,13 +59,14 @@ def _candidates(report: Report) -> Table:
         table.add_row(
             printable(site.kind),
             printable(site.anchor),
-            _verdict(site),
+            _with_detail(site),
             Text(printable(site.spelling), style="dim"),
         )
     return table
 
 
-def _verdict(site: Site) -> Text:
+def verdict_of(site: Site) -> Text:
+    """What would become of a site, or why not."""
     verdict = Text.assemble((_VERDICTS.get(site.status, site.status), STYLES[site.status]))
     if site.reason and site.reason != site.status:
         verdict.append(f": {site.reason}")
@@ -73,6 +74,11 @@ def _verdict(site: Site) -> Text:
         verdict.append(f" → {printable(site.operator)}", style="dim")
     if site.outside:
         verdict.append(f", outside it: {site.outside}", style="dim")
+    return verdict
+
+
+def _with_detail(site: Site) -> Text:
+    verdict = verdict_of(site)
     if site.detail:
         verdict.append(f"\n{printable(site.detail)}", style="dim")
     return verdict

@@ -8,11 +8,7 @@ from __future__ import annotations
 import json
 import math
 from importlib.resources import files
-from pathlib import Path
 from typing import Any
-
-from normfuse.errors import UsageError
-from normfuse.report.record import Report
 
 
 def to_json(data: Any) -> str:
@@ -20,18 +16,17 @@ def to_json(data: Any) -> str:
     return json.dumps(_finite(data), indent=2, ensure_ascii=True, allow_nan=False) + "\n"
 
 
-def write_json(report: Report, path: Path) -> None:
-    """Write the report to `path`."""
-    try:
-        path.write_text(to_json(report.to_dict()), encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write the report {str(path)!r}: {error.strerror or error}") from error
-
-
 def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of a report."""
     loaded: dict[str, Any] = json.loads(files("normfuse.report").joinpath("schema.json").read_text("utf-8"))
     return loaded
+
+
+def fleet_schema() -> dict[str, Any]:
+    """The JSON Schema (2020-12) of a report on several models; that of a single report is within it."""
+    package = files("normfuse.report")
+    loaded: dict[str, Any] = json.loads(package.joinpath("fleet_schema.json").read_text("utf-8"))
+    return {**loaded, "$defs": {"report": schema()}}
 
 
 def _finite(data: Any) -> Any:

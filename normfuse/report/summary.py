@@ -22,7 +22,8 @@ from rich.table import Table
 from rich.text import Text
 
 from normfuse.norms.refusal import REASONS
-from normfuse.report.comparison import verdict_line
+from normfuse.parity.verdict import ModelVerdict, SiteVerdict
+from normfuse.report.comparison import cost_line, verdict_line
 from normfuse.report.printing import (
     NOTHING_FOUND,
     STYLES,
@@ -32,8 +33,11 @@ from normfuse.report.printing import (
     print_warnings,
 )
 from normfuse.report.record import Report, Site
-from normfuse.report.text import few, plural, printable, seconds, size
+from normfuse.report.text import few, figure, plural, printable, seconds, size
+from normfuse.report.tuning import print_tuning
 
+# Improved sites that are named.
+MOST_IMPROVED = 3
 # Operators of onnxruntime: those of its domain, and those that it knows at every opset.
 _OF_ONNXRUNTIME = "com.microsoft."
 _IN_EVERY_OPSET = ("LayerNormalization", "SimplifiedLayerNormalization", "RMSNormalization")
@@ -50,6 +54,8 @@ def print_summary(report: Report, out: Console) -> None:
     _print_left(report, out)
     out.print()
     _print_parity(report, out)
+    if report.tuning is not None:
+        print_tuning(report.tuning, out)
     _print_written(report, out)
     _print_time(report, out)
 
@@ -95,11 +101,34 @@ def _print_left(report: Report, out: Console) -> None:
         counted = f"{len(sites):,} {printable(kind)}  "
         print_indented(out, Text.assemble(counted, (reason, style), f"  {REASONS.get(reason, '')}"), 4)
         print_indented(out, Text(few([site.anchor for site in sites]), style="dim"), 6)
+        failed = [site.parity.detail for site in sites if site.status == "rolled-back" and site.parity]
+        if failed:
+            print_indented(out, Text(printable(failed[0]), style="dim"), 6)
     out.print(Text("    normfuse inspect MODEL says more about each", style="dim"))
 
 
 def _print_parity(report: Report, out: Console) -> None:
-    verdict = report.parity
+    for verdict in report.verdicts or (report.parity,):
+        _print_verdict(report, verdict, out)
+    improved = [site for site in report.sites if site.parity and site.parity.result == "improved"]
+    if improved:
+        count = plural(len(improved), "site")
+        print_line(out, "", "", f"{count} closer to the exact result than before:", body="dim")
+    for site in improved[:MOST_IMPROVED]:
+        print_line(out, "", "", f"  {printable(site.anchor)} {_distances(site.parity)}", body="dim")
+
+
+def _distances(verdict: SiteVerdict | None) -> str:
+    """How far both sides of a rewrite are from what float64 gives, and on which input."""
+    if verdict is None:
+        return ""
+    return (
+        f"is off by {figure(verdict.error_after)} from float64, and was by {figure(verdict.error_before)}"
+        f" ({printable(verdict.detail)})"
+    )
+
+
+def _print_verdict(report: Report, verdict: ModelVerdict | None, out: Console) -> None:
     if verdict is None or verdict.result == "not-run":
         if report.changed:
             why = verdict.detail if verdict is not None else ""
@@ -113,13 +142,10 @@ def _print_parity(report: Report, out: Console) -> None:
         "certified-by-site": ("each rewrite certified alone", "green"),
     }[verdict.result]
     print_line(out, label, style, verdict_line(verdict))
+    if verdict.seconds:
+        print_line(out, "", "", f"it took {cost_line(verdict)}", body="dim")
     for note in verdict.notes:
         print_line(out, "", "", printable(note), body="dim")
-    improved = sum(site.parity is not None and site.parity.result == "improved" for site in report.sites)
-    if improved:
-        print_line(
-            out, "", "", f"{plural(improved, 'site')} closer to the exact result than before", body="dim"
-        )
 
 
 def _print_written(report: Report, out: Console) -> None:

@@ -43,3 +43,25 @@ def few(names: list[str], most: int = 3) -> str:
     """The first names of a list, and how many more there are."""
     shown = ", ".join(printable(name) for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most:,} more"
+
+
+def place(provider: str, threads: int) -> str:
+    """Where something was measured: "cpu, 1 thread"; other providers have threads of their own."""
+    counted = plural(threads, "thread") if threads else "as many threads as onnxruntime chooses"
+    return (
+        f"{provider}, {counted}"
+        if provider == "cpu"
+        else f"{provider} ({counted} for what it leaves to the CPU)"
+    )
+
+
+def duration(value: float) -> str:
+    """A time that was measured, in three digits: 0.00123 -> "1.23 ms", 0.0000456 -> "45.6 µs"."""
+    for unit, factor in (("s", 1.0), ("ms", 1e-3)):
+        if value >= 0.9995 * factor:
+            return f"{_three_digits(value / factor)} {unit}"
+    return f"{_three_digits(value / 1e-6)} µs"
+
+
+def _three_digits(value: float) -> str:
+    return f"{value:.0f}" if value >= 99.95 else f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from normfuse.parity.verdict import ModelVerdict, OutputFigures, SiteVerdict
-from normfuse.report.record import Report, Site
+from normfuse.report.picture import Box, Picture
+from normfuse.report.record import Latency, Repeat, Report, Site
 
 LOGITS = OutputFigures("logits", "float32", 3.1e-6, 3.1e-7, 4, 1.0, 1e-8, 1e-4, 0, True)
 POOLED = OutputFigures("pooled", "float32", 1e-8, 1e-9, 1, 1.0, 1e-8, 1e-4, 0, True)
@@ -26,9 +27,45 @@ SITES = (
     Site("LayerNorm", "rolled-back", "ln3", "y7", reason="rolled-back"),
 )  # fmt: skip
 FULL = Report(
-    "model.onnx", "ort-cpu", ("cpu",), SITES, 512, 214, 13, 17, False, "model.fused.onnx", VERDICT,
-    ("a BatchNormalization is in training mode",), {"read": 0.01, "verify": 1.25}, 4_200_000, 4_100_000,
-    ("/models/model.onnx.data",), ("LayerNormalization",),
-)  # fmt: skip
+    model="model.onnx",
+    target="ort-cpu",
+    providers=("cpu",),
+    sites=SITES,
+    nodes_before=512,
+    nodes_after=214,
+    opset_before=13,
+    opset_after=17,
+    standard_onnx=False,
+    written="model.fused.onnx",
+    parity=VERDICT,
+    warnings=("a BatchNormalization is in training mode",),
+    seconds={"read": 0.01, "verify": 1.25},
+    bytes_before=4_200_000,
+    bytes_after=4_100_000,
+    depends_on=("/models/model.onnx.data",),
+    foreign=("LayerNormalization",),
+)
+PICTURE = Picture(
+    before=(
+        Box("input"),
+        Box("ReduceMean", "ReduceMean", "axes -1", (0,)),
+        Box("Sub", "Sub", "", (0, 1)),
+        Box("Pow", "Pow", "2", (2,)),
+        Box("ReduceMean", "ReduceMean", "axes -1", (3,)),
+        Box("Add", "Add", "1e-05", (4,)),
+        Box("Sqrt", "Sqrt", "", (5,)),
+        Box("Div", "Div", "", (2, 6)),
+    ),
+    after=(Box("input"), Box("LayerNormalization", "LayerNormalization", "axis -1, epsilon 1e-05", (0,))),
+)
+LATENCY = Latency("cpu", 1, "x [2, 7]", 40, 2e-3, 1e-3, 8e-4, 2.0, 1.9, 2.1, 1.02)
+REPEAT = Repeat("normfuse model.onnx --report r.html", 3, {"S": 7}, {"onnx": "1.23.2"}, "Linux x86_64")
+ILLUSTRATED = replace(
+    FULL,
+    sites=tuple(replace(site, picture=0) if site.kind == "LayerNorm" else site for site in SITES),
+    pictures=(PICTURE,),
+    latency=LATENCY,
+    repeat=REPEAT,
+)
 EMPTY = Report("m.onnx", "onnx", ("cpu",), (), 3, 3, 17, 17, True, "m.fused.onnx")
 NOT_VERIFIED = replace(FULL, parity=None)

@@ -1,0 +1,110 @@
+"""Several models in one run: what became of each, as plain data and as one table.
+
+encoder.onnx   12 fused            verified       out/encoder.onnx
+decoder.onnx   24 fused, 1 left    verified       out/decoder.onnx
+broken.onnx    error               broken.onnx is no ONNX model: …
+3 models: 2 done, 1 failed
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from normfuse.report.printing import STYLES, print_indented
+from normfuse.report.record import SCHEMA_VERSION, Report
+from normfuse.report.text import plural, printable
+
+_VERDICTS = {
+    "equal": "verified",
+    "certified-by-site": "each rewrite certified alone",
+    "failed": "differs",
+    "inconclusive": "inconclusive",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one model of several.
+
+    report: of the run, None where there was none.
+    error, hint, exit_code: of what went wrong; empty and 0 where nothing did.
+    """
+
+    model: str
+    report: Report | None = None
+    error: str = ""
+    hint: str = ""
+    exit_code: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready data."""
+        return {**asdict(self), "report": None if self.report is None else self.report.to_dict()}
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """All models of one run, in the order in which they were given."""
+
+    outcomes: tuple[Outcome, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """0 where all went well, else the highest exit code of those that did not."""
+        return max((outcome.exit_code for outcome in self.outcomes), default=0)
+
+    @property
+    def reports(self) -> tuple[Report, ...]:
+        """The reports of the models that have one."""
+        return tuple(outcome.report for outcome in self.outcomes if outcome.report is not None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready data, with `schema_version` first; each report has the schema of a single one."""
+        return {"schema_version": SCHEMA_VERSION, "models": [outcome.to_dict() for outcome in self.outcomes]}
+
+
+def print_fleet(fleet: Fleet, out: Console) -> None:
+    """One row a model, and how many went well."""
+    table = Table(box=None, padding=(0, 3, 0, 0), show_header=False, pad_edge=False)
+    for outcome in fleet.outcomes:
+        table.add_row(*_row(outcome))
+    out.print(table)
+    for outcome in fleet.outcomes:
+        if outcome.error:
+            said = outcome.error.removeprefix(f"{outcome.model}: ")
+            out.print(Text.assemble((f"{printable(outcome.model)}: ", "bold"), printable(said)))
+            if outcome.hint:
+                print_indented(out, Text(f"hint: {printable(outcome.hint)}", style="dim"), 2)
+    failed = sum(outcome.exit_code != 0 for outcome in fleet.outcomes)
+    done = len(fleet.outcomes) - failed
+    out.print(
+        f"{plural(len(fleet.outcomes), 'model')}: {done:,} done" + (f", {failed:,} failed" if failed else "")
+    )
+
+
+def _row(outcome: Outcome) -> Sequence[Text | str]:
+    report = outcome.report
+    name = printable(outcome.model)
+    if report is None:
+        return name, Text("error", style="bold red"), "", ""
+    statuses = Counter(site.status for site in report.sites)
+    counts = Text(", ").join(
+        Text(f"{statuses[status]:,} {status}", style=style)
+        for status, style in STYLES.items()
+        if statuses[status]
+    )
+    parity = report.parity
+    verdict = _VERDICTS.get(parity.result, "not verified") if parity is not None else ""
+    failed = outcome.exit_code != 0
+    return (
+        name,
+        counts if report.sites else Text("nothing to do", style="dim"),
+        Text(verdict, style="bold red" if failed else "green"),
+        printable(report.written or ""),
+    )
