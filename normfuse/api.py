@@ -18,13 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
-from normfuse import model_io
+from normfuse import illustrate, model_io, tuning
 from normfuse.errors import UsageError
 from normfuse.given import Given, Model, as_given
 from normfuse.options import Options, check_skip, leaver
+from normfuse.parity import Located
 from normfuse.parity.verdict import ModelVerdict
 from normfuse.pipeline import Counts, Progress, Run, changed
 from normfuse.report.record import Report
+from normfuse.report.repeat import repeat_of
 from normfuse.rewrite import Rewritten, rewrite
 
 if TYPE_CHECKING:
@@ -62,32 +64,47 @@ def optimize(
     """
     options = options or Options()
     run = Run(options, progress or (lambda stage: None))
+    run.require_providers()
     source = run.read(model)
     stream = None if out is None or isinstance(out, str | os.PathLike) else out
     path = _destination(source, out, options)
     check_skip(options.skip, source.model, source.name)
     before = Counts.of(source)
+    if options.tune or options.plan is not None:
+        tuning.decide(run, source, path)
     done, staged, verdicts = run.until_it_holds(source, before, None if options.dry_run else path)
     with staged:
         report = run.report(before, done, verdicts, staged)
+        if options.illustrated:
+            run.progress("drawing and timing")
+            report = illustrate.with_drawings(report, source, done.model)
+        if options.illustrated and options.verify and report.changed:
+            report = illustrate.with_latency(report, source, staged.path, run.settings(options.providers[0]))
         written = None
         if stream is not None and not options.dry_run:
             _send(staged, stream)
         elif path is not None and not options.dry_run and not _is_there_already(source, done, options):
             written = staged.commit()
             report = dataclasses.replace(report, written=str(written))
+        tuning.write(run, source)
         file = path if options.in_place else written
         return Result(as_given(model, source, done.model, changed=changed(done), written=file), report)
 
 
 def inspect(model: Model, options: Options | None = None) -> Report:
-    """What `optimize` would do and what it would leave, and why; nothing is run or written."""
-    options = options or Options()
+    """What `optimize` would do and what it would leave, and why; nothing is run or written, so not tuned."""
+    options = dataclasses.replace(options or Options(), tune=False)
     run = Run(options, lambda stage: None)
     source = run.read(model)
     check_skip(options.skip, source.model, source.name)
     before = Counts.of(source)
-    return run.report(before, rewrite(source.model, run.target, leaver(options.skip, ())), [], None)
+    if options.plan is not None:
+        tuning.decide(run, source, None)
+    done = rewrite(source.model, run.target, leaver(options.skip, ()), run.lowerings.plan)
+    run.lowerings.require_sites(done, source.name)
+    repeat = repeat_of("inspect", source.name, options)
+    report = dataclasses.replace(run.report(before, done, [], None), outlook=True, repeat=repeat)
+    return illustrate.with_drawings(report, source, done.model) if options.illustrated else report
 
 
 def verify(first: Model, second: Model, options: Options | None = None) -> list[ModelVerdict]:
@@ -96,9 +113,25 @@ def verify(first: Model, second: Model, options: Options | None = None) -> list[
 
     options = options or Options()
     run = Run(options, lambda stage: None)
+    run.require_providers()
     with ExitStack() as stack:
         a, b = (stack.enter_context(model_io.original(run.read(m))) for m in (first, second))
-        return [parity.verify(a, b, run.settings(provider)) for provider in options.providers]
+        return [parity.verify(a, b, run.settings(provider)) for provider in run.options.providers]
+
+
+def locate(first: Model, second: Model, options: Options | None = None) -> list[Located]:
+    """Where two models begin to differ: the first such tensor on each execution provider that is asked for.
+
+    Only tensors that have the same name in both models can be compared.
+    """
+    from normfuse import parity
+
+    options = options or Options()
+    run = Run(options, lambda stage: None)
+    run.require_providers()
+    with ExitStack() as stack:
+        a, b = (stack.enter_context(model_io.original(run.read(m))) for m in (first, second))
+        return [parity.locate(a, b, run.settings(provider)) for provider in run.options.providers]
 
 
 def benchmark(

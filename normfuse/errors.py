@@ -49,9 +49,16 @@ class InputError(NormfuseError):
 
 
 class CannotVerifyError(NormfuseError):
-    """No runtime, a provider that is not active, a custom operator: the result could not be checked."""
+    """No runtime, a provider that is not active, a custom operator: the result could not be checked.
+
+    report: the `Report` of the run, where there is one, so that it can still be written.
+    """
 
     exit_code = 4
+
+    def __init__(self, message: str = "", hint: str = "", report: Any = None) -> None:
+        super().__init__(message, hint)
+        self.report = report
 
 
 def unknown_value(what: str, value: str, known: Iterable[str]) -> UsageError:

@@ -21,11 +21,15 @@ import onnx_ir as ir
 from normfuse import model_io
 from normfuse.errors import CannotVerifyError, ParityError
 from normfuse.given import Model, source_of
+from normfuse.graph.scopes import graphs, nodes
+from normfuse.lowerings import Lowerings
 from normfuse.options import Options, leaver
-from normfuse.parity import Boundary, Parity, Settings, read_inputs
+from normfuse.parity import Boundary, Parity, Settings, UnverifiedError, read_inputs
+from normfuse.parity.providers import require, short_name
 from normfuse.parity.settings import Feed
-from normfuse.parity.verdict import SiteVerdict
+from normfuse.parity.verdict import ModelVerdict, SiteVerdict
 from normfuse.report.record import Report, Site
+from normfuse.report.repeat import repeat_of
 from normfuse.rewrite import Rewritten, rewrite
 from normfuse.targets import Target, for_providers, resolve
 
@@ -42,31 +46,54 @@ class Counts:
     opset: int
     size: int
     warnings: tuple[str, ...]
+    data_files: tuple[str, ...]
 
     @staticmethod
     def of(source: model_io.Source) -> Counts:
         model = source.model
         opset = int(model.opset_imports.get("", 1))
-        return Counts(source.name, _node_count(model), opset, source.size, source.warnings)
+        files = tuple(map(str, source.data_files))
+        return Counts(source.name, _node_count(model), opset, source.size, source.warnings, files)
 
 
 class Run:
     """One run of the pipeline: its options, target, and how long each stage took."""
 
     def __init__(self, options: Options, progress: Progress) -> None:
-        self.options = options
-        self.target: Target = resolve(options.target) if options.target else for_providers(options.providers)
+        options = self.options = dataclasses.replace(
+            options, providers=tuple(dict.fromkeys(map(short_name, options.providers)))
+        )
+        self.target: Target = (
+            resolve(options.target, options.max_opset)
+            if options.target
+            else for_providers(options.providers, options.max_opset)
+        )
         self.progress = progress
         self.seconds: dict[str, float] = {}
         self.feeds: Sequence[Feed] = ()
+        self.lowerings = Lowerings()
 
     def settings(self, provider: str) -> Settings:
         asked = self.options
-        return Settings(provider, asked.dims, asked.seed, inputs=self.feeds, given=asked.given)
+        return Settings(
+            provider,
+            asked.dims,
+            asked.seed,
+            inputs=self.feeds,
+            given=asked.given,
+            custom_operators=asked.custom_operators,
+            max_memory=asked.max_memory,
+            standard=self.target.standard,
+        )
+
+    def require_providers(self) -> None:
+        """Found out before anything is read; the CPU needs no proof, and may not be needed."""
+        if self.options.verify:
+            require(provider for provider in self.options.providers if provider != "cpu")
 
     def read(self, model: Model) -> model_io.Source:
         self.progress("reading")
-        with self._timed("read"):
+        with self.timed("read"):
             source = source_of(model)
             if (
                 self.options.inputs is not None and not self.feeds
@@ -82,14 +109,20 @@ class Run:
         fresh = source
         for _ in range(MAX_ROLLBACKS):
             self.progress("rewriting")
-            with self._timed("rewrite"), model_io.no_collection():
-                done = rewrite(fresh.model, self.target, leaver(self.options.skip, taken_back))
-            with self._timed("write"), model_io.no_collection():
-                staged = _stage(done, source, out, self.options)
+            with self.timed("rewrite"), model_io.no_collection():
+                leave = leaver(self.options.skip, taken_back)
+                done = rewrite(fresh.model, self.target, leave, self.lowerings.plan)
+                self.lowerings.require_sites(done, source.name)
+            with self.timed("write"), model_io.no_collection():
+                staged = staged_file(done, source, out, self.options)
             with ExitStack() as undo:
                 undo.callback(staged.discard)
-                verdicts = self._verdicts(source, staged, done.boundaries) if changed(done) else []
-                guilty = {name: v.sites.get(name) for v in verdicts for name in v.guilty}
+                try:
+                    verdicts = self._verdicts(source, staged, done.boundaries) if changed(done) else []
+                except UnverifiedError as error:
+                    found = self.report(before, done, [error.parity], None)
+                    raise CannotVerifyError(str(error), error.hint, found) from error
+                guilty = {name: _why(v, name, len(verdicts) > 1) for v in verdicts for name in v.guilty}
                 done.sites = [_condemned(site, taken_back) for site in done.sites]
                 if not guilty.keys() - taken_back.keys():
                     _require(verdicts, partial(self.report, before, done, verdicts, None))
@@ -109,7 +142,7 @@ class Run:
         from normfuse import parity
 
         self.progress("verifying")
-        with self._timed("verify"), model_io.original(source) as original:
+        with self.timed("verify"), model_io.original(source) as original:
             return [
                 parity.check(original, staged.path, boundaries, self.settings(p))
                 for p in self.options.providers
@@ -118,6 +151,7 @@ class Run:
     def report(
         self, before: Counts, done: Rewritten, verdicts: Sequence[Parity], staged: model_io.Staged | None
     ) -> Report:
+        foreign = _foreign(done.model)
         return Report(
             model=before.name,
             target=self.target.name,
@@ -127,17 +161,22 @@ class Run:
             nodes_after=_node_count(done.model),
             opset_before=before.opset,
             opset_after=int(done.model.opset_imports.get("", 1)),
-            standard_onnx=not _foreign(done.model),
-            foreign=_foreign(done.model),
-            parity=verdicts[0].model if verdicts else None,
+            standard_onnx=not foreign,
+            foreign=foreign,
+            parity=_deciding(verdicts),
+            verdicts=tuple(v.model for v in verdicts),
             warnings=_warnings(before.warnings, done),
             bytes_before=before.size,
             bytes_after=staged.size if staged is not None else 0,
+            data_files=before.data_files,
             depends_on=tuple(map(str, staged.depends_on)) if staged is not None else (),
             seconds={name: round(value, 3) for name, value in self.seconds.items()},
+            repeat=repeat_of("optimize", before.name, self.options),
+            tuning=self.lowerings.tuning,
         )
 
-    def _timed(self, name: str) -> _Timer:
+    def timed(self, name: str) -> _Timer:
+        """Around a stage, whose time the report tells."""
         return _Timer(self.seconds, name)
 
 
@@ -156,7 +195,10 @@ def changed(done: Rewritten) -> bool:
     return any(site.status in ("fused", "folded", "guarded") for site in done.sites)
 
 
-def _stage(done: Rewritten, source: model_io.Source, out: Path | None, options: Options) -> model_io.Staged:
+def staged_file(
+    done: Rewritten, source: model_io.Source, out: Path | None, options: Options
+) -> model_io.Staged:
+    """The rewritten model beside its destination, or a copy of the source where nothing was rewritten."""
     placement = model_io.Placement(options.copy_data, options.in_place and out is not None)
     if not changed(done):
         return model_io.copy_unchanged(source, out, placement)
@@ -169,7 +211,27 @@ def _require(verdicts: Sequence[Parity], report: Callable[[], Report]) -> None:
         if verdict.result == "failed":
             raise ParityError(f"the result differs on {verdict.provider}: {verdict.detail}", report=report())
         if verdict.result in ("inconclusive", "not-run"):
-            raise CannotVerifyError(f"not verified on {verdict.provider}: {verdict.detail}")
+            raise CannotVerifyError(
+                f"not verified on {verdict.provider}: {verdict.detail}", report=report()
+            )
+
+
+def _deciding(verdicts: Sequence[Parity]) -> ModelVerdict | None:
+    """The worst of the verdicts on all providers, or the first of those that are as bad."""
+    order = ("failed", "inconclusive", "not-run", "certified-by-site", "equal")
+    return min((v.model for v in verdicts), key=lambda v: order.index(v.result), default=None)
+
+
+def _why(parity: Parity, name: str, several: bool) -> SiteVerdict | None:
+    """The verdict for which a rewrite is taken back; several: whether there are more providers than one."""
+    verdict = parity.sites.get(name)
+    if verdict is None:
+        return None
+    detail = verdict.detail
+    if verdict.result in ("equal", "improved"):
+        detail = f"alone it holds, and with it the model differs: {parity.model.detail}"
+    start = f"on {parity.model.provider}: " if several else ""
+    return dataclasses.replace(verdict, detail=start + detail)
 
 
 def _with_parity(site: Site, verdicts: Sequence[Parity]) -> Site:
@@ -197,13 +259,13 @@ def _input_names(model: ir.Model) -> list[str]:
 
 
 def _node_count(model: ir.Model) -> int:
-    return sum(1 for _ in ir.traversal.RecursiveGraphIterator(model.graph))
+    return sum(graph.num_nodes() for graph in graphs(model))
 
 
 def _foreign(model: ir.Model) -> tuple[str, ...]:
     """Operators that neither exist in ONNX at the model's opset nor are functions of the model."""
     opset = int(model.opset_imports.get("", 1))
-    operators = {(n.domain, n.op_type) for n in ir.traversal.RecursiveGraphIterator(model.graph)}
+    operators = {(n.domain, n.op_type) for n in nodes(model)}
     local = {(f.domain, f.name) for f in model.functions.values()}
     found = {
         key

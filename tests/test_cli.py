@@ -81,8 +81,17 @@ def test_every_option_reaches_the_api(api: Api) -> None:
     line = (
         "m.onnx -o out.onnx --target onnx --ep cuda --ep cpu --dim S=7 --dim B=2 --skip LayerNorm --skip n/1"
     )
-    assert run([*line.split(), "--seed", "3", "--no-verify", "--dry-run"]) == 0
-    options = Options("onnx", ("cuda", "cpu"), {"S": 7, "B": 2}, False, ("LayerNorm", "n/1"), 3, True)
+    assert run([*line.split(), "--seed", "3", "--no-verify", "--dry-run", "--max-opset", "17"]) == 0
+    options = Options(
+        target="onnx",
+        max_opset=17,
+        providers=("cuda", "cpu"),
+        dims={"S": 7, "B": 2},
+        verify=False,
+        skip=("LayerNorm", "n/1"),
+        seed=3,
+        dry_run=True,
+    )
     assert api.calls == [("optimize", Path("m.onnx"), Path("out.onnx"), options)]
 
 
@@ -97,10 +106,10 @@ def test_a_model_called_like_a_command_has_a_path(api: Api) -> None:
 
 
 def test_commands_reach_the_api(api: Api) -> None:
-    assert run(["inspect", "m.onnx", "--target", "onnx"]) == 0
+    assert run(["inspect", "m.onnx", "--target", "onnx", "--max-opset", "18"]) == 0
     assert run(["verify", "a.onnx", "b.onnx", "--dim", "S=7", "--seed", "5"]) == 0
     assert api.calls == [
-        ("inspect", Path("m.onnx"), Options(target="onnx")),
+        ("inspect", Path("m.onnx"), Options(target="onnx", max_opset=18)),
         ("verify", Path("a.onnx"), Path("b.onnx"), Options(dims={"S": 7}, seed=5)),
     ]
 
@@ -151,9 +160,8 @@ def test_control_characters_in_an_error_are_written_out(api: Api, capsys: pytest
         ("m.onnx --targt ort", "--targt", "--target"),
         ("m.onnx --seed many", "--seed", "--help"),
         ("m.onnx --seed -1", "--seed", "--help"),
-        ("m.onnx other.onnx", "other.onnx", "--help"),
         ("m.onnx --check -o out.onnx", "--check", ""),
-        ("m.onnx --report r.txt", "must end in .json", ""),
+        ("m.onnx --report r.txt", "must end in .json, .html, .xml or .sarif", ""),
         ("m.onnx --report no/such/r.json", "there is no folder", ""),
         ("inspect", "MODEL", "--help"),
         ("verify a.onnx", "B", "--help"),
@@ -223,6 +231,31 @@ def test_a_report_is_written_also_when_parity_failed(api: Api, tmp_path: Path, f
     path = tmp_path / "r.json"
     assert run(["m.onnx", "--report", str(path)]) == (1 if failed else 0)
     assert [site["anchor"] for site in json.loads(path.read_text())["sites"]] == ["ln1", "rms1"]
+
+
+def test_several_reports_are_written_in_one_run(api: Api, tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("r.json", "r.xml", "r.sarif")]
+    assert run(["m.onnx", "-q", *(word for path in paths for word in ("--report", str(path)))]) == 0
+    assert all(path.stat().st_size for path in paths)
+    assert not api.calls[0][3].illustrated
+
+
+@pytest.mark.parametrize("command", [[], ["--check"]])
+def test_a_run_that_ends_early_says_so_in_its_reports(api: Api, tmp_path: Path, command: list[str]) -> None:
+    api.error = InputError("m.onnx is no ONNX model", "give another")
+    path = tmp_path / "r.xml"
+    path.write_text("of an older run")
+    assert run(["m.onnx", *command, "--report", str(path), "--report", str(tmp_path / "r.json")]) == 3
+    assert 'errors="1"' in path.read_text()
+    (model,) = json.loads((tmp_path / "r.json").read_text())["models"]
+    assert (model["report"], model["error"], model["exit_code"]) == (None, "m.onnx is no ONNX model", 3)
+
+
+@pytest.mark.parametrize("command", [[], ["--check"]])
+def test_a_report_for_people_is_illustrated(api: Api, tmp_path: Path, command: list[str]) -> None:
+    run(["m.onnx", "-q", *command, "--report", str(tmp_path / "r.html")])
+    assert api.calls[0][-1].illustrated
+    assert (tmp_path / "r.html").read_text("utf-8").startswith("<!DOCTYPE html>")
 
 
 def test_inspect_lists_every_candidate_or_prints_json(api: Api, capsys: pytest.CaptureFixture[str]) -> None:

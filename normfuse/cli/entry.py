@@ -13,24 +13,29 @@ import gc
 import importlib
 import io
 import logging
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import typer
+import typer.completion
 
+from normfuse.cli.completion import VARIABLE, command_to_complete
 from normfuse.errors import NormfuseError, UsageError
 from normfuse.streams import let_go, writing
 
 INTERRUPTED = 130
 MAIN = "fuse"
-COMMANDS = ("inspect", "verify")
+COMMANDS = ("inspect", "verify", "bench", "explain")
 _OTHER_COMMANDS = """
 \b
 Other commands, each with its own --help:
   normfuse inspect MODEL    every candidate, and why it would be fused or not
   normfuse verify A B       whether two models compute the same
+  normfuse bench A [B ...]  the latency of models side by side
+  normfuse explain [CODE]   what a reason code means, and what to do
 A model that is called like a command: ./inspect
 
 \b
@@ -53,9 +58,20 @@ def run(arguments: Sequence[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a name that the terminal cannot show
     name, rest = _command(arguments)
+    completing = command_to_complete(COMMANDS)
+    if completing is not None:
+        typer.completion.completion_init()  # type: ignore[attr-defined]  # public, but not re-exported
+        name = completing or MAIN
     program = "normfuse" if name == MAIN else f"normfuse {name}"
     try:
-        result = _typer(name).main(args=rest, prog_name=program, standalone_mode=False)
+        parser = _typer(name)
+        result = parser.main(
+            args=rest,
+            prog_name=program,
+            standalone_mode=False,
+            complete_var=VARIABLE,
+            obj=shlex.join(("normfuse", *arguments)),
+        )
     except NormfuseError as error:
         return _fail(str(error), error.hint, error.exit_code)
     except _CLICK_EXCEPTION as error:
@@ -84,7 +100,9 @@ def _typer(name: str) -> Any:
     """The parser of a command: its module holds a function of the same name."""
     function: Callable[..., int] = getattr(importlib.import_module(f"normfuse.cli.{name}"), name)
     app = typer.Typer(
-        add_completion=False, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
+        add_completion=name == MAIN,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.command(epilog=_OTHER_COMMANDS if name == MAIN else None)(function)
     return typer.main.get_command(app)

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from normfuse.cli.options import Json, Model, Providers, Target
+from normfuse.cli.options import Json, MaxOpset, Model, NodeName, Providers, Target
 from normfuse.cli.parse import parsed_options
 from normfuse.cli.standard import given_model
 from normfuse.streams import writing
 
+if TYPE_CHECKING:
+    from normfuse.options import Options
 
-def inspect(model: Model, target: Target = None, ep: Providers = None, as_json: Json = False) -> int:
+
+def inspect(
+    model: Model,
+    target: Target = None,
+    max_opset: MaxOpset = None,
+    ep: Providers = None,
+    node: NodeName = None,
+    as_json: Json = False,
+) -> int:
     """List every candidate of a model: what it is, whether it would be fused, why not, and what to do."""
-    options = parsed_options(target, ep, None, 0, None)
+    options = parsed_options(target, ep, None, 0, None, max_opset=max_opset)
+    if node is not None:
+        return _explain(model, node, options, as_json)
     from normfuse import api
 
     report = api.inspect(given_model(model), options)
     if as_json:
-        from normfuse.report.json_report import to_json
-
-        with writing():
-            sys.stdout.write(to_json(report.to_dict()))
+        _print_json(report.to_dict())
     else:
         from normfuse.report.inspection import print_inspection
         from normfuse.report.printing import console
@@ -28,3 +40,24 @@ def inspect(model: Model, target: Target = None, ep: Providers = None, as_json: 
         with writing():
             print_inspection(report, console())
     return 0
+
+
+def _explain(model: Path, node: str, options: Options, as_json: bool) -> int:
+    from normfuse.explaining import explain
+    from normfuse.report.explanation import print_explanation
+    from normfuse.report.printing import console
+
+    explanation = explain(given_model(model), node, options)
+    if as_json:
+        _print_json(asdict(explanation))
+    else:
+        with writing():
+            print_explanation(explanation, console())
+    return 0
+
+
+def _print_json(data: dict[str, Any]) -> None:
+    from normfuse.report.json_report import to_json
+
+    with writing():
+        sys.stdout.write(to_json(data))

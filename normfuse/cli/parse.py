@@ -11,8 +11,6 @@ from normfuse.errors import UsageError, unknown_value
 if TYPE_CHECKING:
     from normfuse.options import Options
 
-PROVIDERS = ("cpu", "cuda")
-
 
 def parsed_options(
     target: str | None,
@@ -21,27 +19,34 @@ def parsed_options(
     seed: int,
     skip: list[str] | None,
     *,
+    max_opset: int | None = None,
     verify: bool = True,
     dry_run: bool = False,
 ) -> Options:
     """The options of the API; a value that does not exist is an error with the closest one that does."""
     from normfuse.options import Options
-    from normfuse.targets.target import TARGETS
+    from normfuse.targets import TARGETS
 
     if target is not None and target not in TARGETS:
         raise unknown_value("--target", target, TARGETS)
-    for provider in ep or ():
-        if provider not in PROVIDERS:
-            raise unknown_value("--ep", provider, PROVIDERS)
     return Options(
         target=target,
-        providers=tuple(dict.fromkeys(ep or ("cpu",))),
+        max_opset=max_opset,
+        providers=_providers(ep),
         dims=dict(_dim(text) for text in dim or ()),
         verify=verify,
         skip=tuple(skip or ()),
         seed=seed,
         dry_run=dry_run,
     )
+
+
+def _providers(ep: list[str] | None) -> tuple[str, ...]:
+    if not ep:
+        return ("cpu",)
+    from normfuse.parity.providers import short_name
+
+    return tuple(dict.fromkeys(map(short_name, ep)))
 
 
 def _dim(text: str) -> tuple[str, int]:
@@ -51,11 +56,36 @@ def _dim(text: str) -> tuple[str, int]:
     return name, int(value)
 
 
-def with_inputs(options: Options, inputs: Path | None, given: list[str] | None) -> Options:
-    """The options with what the verification is to run on."""
+def with_inputs(
+    options: Options, inputs: Path | None, given: list[str] | None, custom_operators: Path | None = None
+) -> Options:
+    """The options with what the verification is to run on, and with."""
     if inputs is not None and given:
         raise UsageError("--inputs gives all inputs, so it does not go with --input")
-    return dataclasses.replace(options, inputs=inputs, given=dict(_recipe(text) for text in given or ()))
+    if custom_operators is not None and not custom_operators.is_file():
+        raise UsageError(f"--custom-op-library {str(custom_operators)!r}: there is no such file")
+    recipes = dict(_recipe(text) for text in given or ())
+    return dataclasses.replace(options, inputs=inputs, given=recipes, custom_operators=custom_operators)
+
+
+def with_memory(options: Options, size: str | None) -> Options:
+    """The options with the memory that the verification may take."""
+    if size is None:
+        return options
+    from normfuse.parity.memory import parse_size
+
+    return dataclasses.replace(options, max_memory=parse_size(size))
+
+
+def with_lowerings(
+    options: Options, tune: bool, plan: Path | None, threads: int | None, *, several: bool
+) -> Options:
+    """The options with what decides between the lowerings of a site."""
+    if threads is not None and not tune:
+        raise UsageError("--threads is for --tune, which measures")
+    if plan is not None and several:
+        raise UsageError("a plan is for one model, so --plan does not go with several")
+    return dataclasses.replace(options, tune=tune, plan=plan, threads=1 if threads is None else threads)
 
 
 def _recipe(text: str) -> tuple[str, str]:

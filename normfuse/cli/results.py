@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,38 +13,62 @@ from normfuse.errors import UsageError
 from normfuse.streams import writing
 
 if TYPE_CHECKING:
+    from normfuse.errors import NormfuseError
     from normfuse.report import Report
+    from normfuse.report.fleet import Fleet
 
 
-def hand_over(report: Report, path: Path | None, quiet: bool, *, aside: bool = False) -> None:
-    """Print the summary, and write the report where one is wanted.
+@dataclass(frozen=True)
+class Reports:
+    """The report files that are wanted. call: the command line, which they tell."""
+
+    paths: tuple[Path, ...]
+    call: str
+
+    @staticmethod
+    def of(paths: list[Path] | None, call: str) -> Reports:
+        """What is wrong with a path is found out now, not after minutes of work."""
+        if paths:
+            from normfuse.report.write import check_path
+
+            for path in paths:
+                check_path(path)
+        return Reports(tuple(paths or ()), call)
+
+    @property
+    def illustrated(self) -> bool:
+        """Whether one of them is for people."""
+        return any(path.suffix.lower() == ".html" for path in self.paths)
+
+    def write(self, found: Report | Fleet) -> None:
+        """Write all of them."""
+        if self.paths:
+            from normfuse.report.write import called, write_report
+
+            for path in self.paths:
+                write_report(called(found, self.call), path)
+
+    def write_failure(self, model: str, error: NormfuseError) -> None:
+        """Write all of them for a run that ended without a report, over those of an older one."""
+        if self.paths and getattr(error, "report", None) is None:
+            from normfuse.report.fleet import Fleet, Outcome
+
+            with suppress(UsageError):  # the error itself says more
+                self.write(Fleet((Outcome(model, None, str(error), error.hint, error.exit_code),)))
+
+
+def hand_over(report: Report, files: Reports, quiet: bool, *, aside: bool = False) -> None:
+    """Print the summary, and write the reports that are wanted.
 
     aside: on stderr, since stdout holds the model.
     """
-    write_report(report, path)
+    files.write(report)
     if not quiet:
         from normfuse.report.printing import console
         from normfuse.report.summary import print_summary
 
         with writing():
             print_summary(report, console(stderr=aside))
-
-
-def check_report_path(path: Path | None) -> None:
-    """Found out now, not after minutes of work."""
-    if path is None:
-        return
-    if path.suffix.lower() != ".json":
-        raise UsageError(f"cannot write the report {str(path)!r}: it must end in .json")
-    if path.is_dir() or not path.parent.is_dir():
-        raise UsageError(f"cannot write the report {str(path)!r}: there is no folder {str(path.parent)!r}")
-
-
-def write_report(report: Report, path: Path | None) -> None:
-    if path is not None:
-        from normfuse.report.json_report import write_json
-
-        write_json(report, path)
 
 
 @contextmanager

@@ -1,0 +1,70 @@
+"""`normfuse bench A [B …]`: the latency of models side by side."""
+
+from __future__ import annotations
+
+import sys
+
+from normfuse.cli.options import (
+    BenchModels,
+    BenchProfile,
+    BenchSeconds,
+    CustomOps,
+    Dims,
+    Given,
+    Inputs,
+    Json,
+    Providers,
+    Seed,
+    Threads,
+)
+from normfuse.cli.parse import parsed_options, with_inputs
+from normfuse.cli.results import progress_shown
+from normfuse.cli.standard import STREAM, given_model
+from normfuse.errors import UsageError
+from normfuse.streams import writing
+
+
+def bench(
+    models: BenchModels,
+    ep: Providers = None,
+    threads: Threads = 1,
+    seconds: BenchSeconds = 5.0,
+    profile: BenchProfile = False,
+    dim: Dims = None,
+    inputs: Inputs = None,
+    given: Given = None,
+    custom_op_library: CustomOps = None,
+    seed: Seed = 0,
+    as_json: Json = False,
+) -> int:
+    """Measure the latency of models side by side: in one process, in turns, at ORT_ENABLE_ALL.
+
+    The first model is what the others are compared with; it also runs against itself, which shows the noise
+    of the machine.
+    """
+    options = with_inputs(parsed_options(None, ep, dim, seed, None), inputs, given, custom_op_library)
+    if sum(str(model) == STREAM for model in models) > 1:
+        raise UsageError("only one of the models can come from standard input")
+    from normfuse import api
+
+    with progress_shown(as_json) as progress:
+        found = api.benchmark(
+            [given_model(model) for model in models],
+            options,
+            threads=threads,
+            seconds=seconds,
+            profile=profile,
+            progress=progress,
+        )
+    with writing():
+        if as_json:
+            from normfuse.report.json_report import to_json
+
+            sys.stdout.write(to_json([each.to_dict() for each in found]))
+        else:
+            from normfuse.report.latency import print_benchmark
+            from normfuse.report.printing import console
+
+            for each in found:
+                print_benchmark(each, console())
+    return 0

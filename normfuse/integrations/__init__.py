@@ -1,0 +1,1 @@
+"""Where normfuse meets other tools; each module needs its tool only when it is used."""
