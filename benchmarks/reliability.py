@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,22 +26,14 @@ from pathlib import Path
 import onnx
 import scale
 import size
+from other_tools import OTHERS, command_lines, outcomes
 
 ROOT = Path(__file__).parents[1]
 NORMFUSE = [sys.executable, "-c", "from normfuse.cli import main; main()"]
 UNIT = 1_000_000 if sys.platform == "darwin" else 1_000  # of ru_maxrss in a megabyte
 LIMIT = 300  # seconds after which a tool is stopped
-# What each peer is asked to do: its own whole job, from file to file, in a process of its own.
-PEERS = {
-    "onnxruntime, offline": "import onnxruntime as o; s = o.SessionOptions(); s.log_severity_level = 4;"
-    "s.optimized_model_filepath = OUT; o.InferenceSession(IN, s, providers=['CPUExecutionProvider'])",
-    "onnxslim": "import onnxslim; onnxslim.slim(IN, OUT)",
-    "onnxsim": "import onnx, onnxsim; m, ok = onnxsim.simplify(IN); onnx.save(m, OUT)",
-    "onnxscript optimizer": "import onnx_ir as ir, onnxscript.optimizer as o; m = ir.load(IN);"
-    "o.optimize(m); ir.save(m, OUT)",
-    "onnxscript rewriter": "import onnx_ir as ir, onnxscript.rewriter as r; m = ir.load(IN);"
-    "ir.save(r.rewrite(m), OUT)",
-}
+ROOM = 12 * 10**9  # bytes of memory that a peer may ask for
+FEWER = 250  # damaged files that the peers get as well
 
 
 @dataclass(frozen=True)
@@ -59,16 +52,37 @@ class Run:
         return f"{self.wall:.1f} s{failed} | {self.processor:.1f} s | {self.megabytes:,.0f} MB"
 
 
+def _confine(process: int) -> None:
+    """Keep a process from taking all memory, on systems where another may be told so."""
+    if sys.platform == "linux":
+        import resource
+
+        resource.prlimit(process, resource.RLIMIT_DATA, (ROOM, ROOM))
+
+
+def _peak(process: int) -> float:
+    """The peak memory of a process so far in MB, or 0: ru_maxrss also remembers the process that started it."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return 0.0
+    return int(status.split("VmHWM:")[1].split()[0]) / 1_000 if "VmHWM:" in status else 0.0
+
+
 def run(line: list[str]) -> Run:
-    """Run a process to its end, or to LIMIT."""
+    """Run a process to its end, or to LIMIT, with no more memory than ROOM."""
     start = time.perf_counter()
     child = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _confine(child.pid)
+    own = 0.0
     while True:
+        own = _peak(child.pid) or own
         pid, status, usage = os.wait4(child.pid, os.WNOHANG)
         wall = time.perf_counter() - start
         if pid:
             child.returncode = os.waitstatus_to_exitcode(status)
-            return Run(child.returncode, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / UNIT)
+            memory = own or usage.ru_maxrss / UNIT
+            return Run(child.returncode, wall, usage.ru_utime + usage.ru_stime, memory)
         if wall > LIMIT:
             child.kill()
             child.wait()
@@ -93,36 +107,43 @@ def nodes(folder: Path, peers: str) -> None:
         model, norms = scale.chain(count)
         path, out = folder / "chain.onnx", folder / "out.onnx"
         onnx.save(model, path)
-        tools = {"normfuse --no-verify": [*NORMFUSE, str(path), "--no-verify", "--quiet", "-o", str(out)]}
-        if peers:
-            given = f"IN, OUT = {str(path)!r}, {str(out)!r}; "
-            small = {name: [peers, "-c", given + code] for name, code in PEERS.items()}
-            tools |= (
-                small if count == 10_000 else {k: v for k, v in small.items() if k.startswith("onnxruntime")}
-            )
-        for tool, line in tools.items():
+        for tool, line in _tools(path, out, peers).items():
+            if count > 10_000 and not tool.startswith(("normfuse", "onnxruntime")):
+                continue
             out.unlink(missing_ok=True)
             print(f"| {count:,} | {norms:,} | {tool} | {run(line)} | {_fused(out)} |", flush=True)
 
 
+def _tools(path: Path, out: Path, peers: str) -> dict[str, list[str]]:
+    """The command line of each tool, from file to file."""
+    ours = {"normfuse --no-verify": [*NORMFUSE, str(path), "--no-verify", "--quiet", "-o", str(out)]}
+    return ours | command_lines(peers, path, out)
+
+
 def _fused(out: Path) -> str:
-    if not out.exists():
-        return ""
-    return f"{sum(n.op_type == 'LayerNormalization' for n in onnx.load(out).graph.node):,}"
+    return f"{scale.fused_in(out):,}" if out.exists() else ""
 
 
 def weights(folder: Path, peers: str) -> None:
     """Large weights: time, memory, bytes written."""
-    print("| | wall | processor | memory | written |\n|---|---|---|---|---|")
+    print("| model | tool | wall | processor | memory | written |\n|---|---|---|---|---|---|")
     path = size.many_weights(folder / "many", 13.0)
-    out = path.with_name("out.onnx")
-    done = run([*NORMFUSE, str(path), "-o", str(out), "--no-verify"])
-    written = size.written(path.parent) / 1e6
-    print(f"| 13 GB of weights, 13 norms fused, no weight changed | {done} | {written:,.1f} MB |", flush=True)
+    _weigh("13 GB of weights, 12 norms, no weight to change", path, "")
+    path = size.many_weights(folder / "some", 2.0)
+    _weigh("2 GB of weights, 2 norms, no weight to change", path, peers)
     path = size.one_weight(folder / "one", 1.0)
-    done = run([*NORMFUSE, str(path), "-o", str(path.with_name("out.onnx")), "--no-verify"])
-    written = size.written(path.parent) / 1e6
-    print(f"| a BatchNormalization folded into a weight of 1 GB | {done} | {written:,.1f} MB |", flush=True)
+    _weigh("a BatchNormalization behind a weight of 1 GB", path, peers)
+
+
+def _weigh(what: str, path: Path, peers: str) -> None:
+    """One line for each tool that writes beside the input."""
+    out = path.with_name("out.onnx")
+    for tool, line in _tools(path, out, peers).items():
+        done, written = run(line), size.written(path.parent) / 1e6
+        print(f"| {what} | {tool} | {done} | {written if out.exists() else 0:,.1f} MB |", flush=True)
+        for file in path.parent.iterdir():
+            if not file.name.startswith("m.onnx"):
+                file.unlink()
 
 
 def kills(folder: Path, peers: str) -> None:
@@ -161,7 +182,7 @@ def _loads(out: Path) -> bool:
 
 
 def damaged(folder: Path, peers: str) -> None:
-    """A thousand damaged files."""
+    """A thousand damaged files, and what the peers make of the first of them."""
     sys.path.insert(0, str(ROOT / "tests"))
     import hostile
 
@@ -171,20 +192,47 @@ def damaged(folder: Path, peers: str) -> None:
     seeds = [m.SerializeToString() for m in (hostile.layer_norm(), hostile.conv_bn())] + [
         hostile.nested_if(2)
     ]
-    tally, slowest = {"rewritten": 0, "refused with one message": 0, "crashed": 0}, 0.0
-    for data in hostile.mutants(seeds, 1000, seed=2):
-        began, what = time.perf_counter(), "rewritten"
+    files = list(hostile.mutants(seeds, 1000, seed=2))
+    results, slowest = [], 0.0
+    for data in files:
+        began = time.perf_counter()
         try:
             normfuse.optimize(data, options=normfuse.Options(verify=False))
+            results.append("model")
         except InputError:
-            what = "refused with one message"
+            results.append("error")
         except Exception:  # counted, which is the point
-            what = "crashed"
-        tally[what] += 1
+            results.append("crashed")
         slowest = max(slowest, time.perf_counter() - began)
-    print(
-        f"1,000 damaged files: {', '.join(f'{v} {k}' for k, v in tally.items())}; the slowest {slowest:.2f} s"
-    )
+    tally = Counter(results)
+    print(f"1,000 damaged files: {tally['model']} rewritten, {tally['error']} refused with one message, "
+          f"{tally['crashed']} crashed; the slowest {slowest:.2f} s\n")  # fmt: skip
+    if peers:
+        _damaged_peers(folder, peers, files[:FEWER], Counter(results[:FEWER]))
+
+
+def _damaged_peers(folder: Path, peers: str, files: list[bytes], ours: Counter[str]) -> None:
+    """What other tools make of the same files; an error is any exception, whatever it says."""
+    paths = [folder / f"{k}.onnx" for k in range(len(files))]
+    for path, data in zip(paths, files, strict=True):
+        path.write_bytes(data)
+    print(f"| the first {len(files)} of them | a model | an error | the process died | hung |")
+    print("|---|---|---|---|---|")
+    print(f"| normfuse | {ours['model']} | {ours['error']} | {ours['crashed']} | 0 |")
+    for tool in OTHERS:
+        found = outcomes(peers, tool, paths, folder)
+        counts = " | ".join(str(found[what]) for what in ("model", "error", "died", "hung"))
+        print(f"| {tool} | {counts} |", flush=True)
+
+
+def spellings(folder: Path, peers: str) -> None:
+    """Ten thousand graphs of the grammar of random spellings."""
+    sys.path[:0] = [str(ROOT / "tests"), str(ROOT / "tests" / "properties")]
+    from tally import tally
+
+    began = time.process_time()
+    print(tally(range(10_240)))
+    print(f"({time.process_time() - began:.0f} s of the processor, everything included)")
 
 
 SECTIONS: dict[str, tuple[str, Callable[[Path, str], None]]] = {
@@ -193,6 +241,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Path, str], None]]] = {
     "weights": ("Large weights", weights),
     "kills": ("Killed", kills),
     "damaged": ("Damaged files", damaged),
+    "spellings": ("Random spellings", spellings),
 }
 
 

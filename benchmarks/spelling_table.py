@@ -30,9 +30,9 @@ sys.path[:0] = [
 import build  # noqa: E402
 import spelled  # noqa: E402
 import test_spellings as known  # noqa: E402
-from reason_pages import page_name  # noqa: E402
 
 import normfuse  # noqa: E402
+from normfuse.report.reason_pages import file_name  # noqa: E402
 from normfuse.report.record import Site  # noqa: E402
 
 OPSETS = (9, 13, 17, 18, 21, 23, 24)
@@ -67,7 +67,7 @@ type. The columns are [targets](targets.md).
 
 - `LayerNormalization` and the like: the operators that stand there afterwards, in order.
 - *(opset 17)* behind them: the model was raised to it.
-- A [reason](reasons/): it was left. "outside", and a reason: the core is fused, the affine is not.
+- A [reason](index.md#reasons): it was left. "outside", and a reason: the core is fused, the affine is not.
 - Spellings are named as in the source. Those that end alike share a row; so do types and neighbouring opsets.
 """
 
@@ -204,7 +204,7 @@ def _words(site: Site, before: onnx.ModelProto, after: onnx.ModelProto) -> str:
 
 
 def _reason(code: str) -> str:
-    return f"[{code}](reasons/{page_name(code)})"
+    return f"[{code}](reasons/{file_name(code)})"
 
 
 def ending(spelling: Spelling) -> Ending:

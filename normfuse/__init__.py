@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from normfuse.api import Result, benchmark, inspect, optimize, verify
     from normfuse.bench.benchmark import Benchmark
     from normfuse.errors import CannotVerifyError, InputError, NormfuseError, ParityError, UsageError
-    from normfuse.explaining import Explanation, explain
+    from normfuse.explaining import explain
     from normfuse.fleet import inspect_all, jobs_of, optimize_all
     from normfuse.integrations.ir_pass import NormFusePass
     from normfuse.integrations.session import InferenceSession
     from normfuse.options import Options
+    from normfuse.report.explanation import Explanation
     from normfuse.report.fleet import Fleet, Outcome
     from normfuse.report.record import Report, Site
     from normfuse.targets import Target
@@ -60,11 +61,12 @@ _HOMES = {
     "normfuse.api": ("Result", "benchmark", "inspect", "optimize", "verify"),
     "normfuse.bench.benchmark": ("Benchmark",),
     "normfuse.errors": ("CannotVerifyError", "InputError", "NormfuseError", "ParityError", "UsageError"),
-    "normfuse.explaining": ("Explanation", "explain"),
+    "normfuse.explaining": ("explain",),
     "normfuse.fleet": ("inspect_all", "jobs_of", "optimize_all"),
     "normfuse.integrations.ir_pass": ("NormFusePass",),
     "normfuse.integrations.session": ("InferenceSession",),
     "normfuse.options": ("Options",),
+    "normfuse.report.explanation": ("Explanation",),
     "normfuse.report.fleet": ("Fleet", "Outcome"),
     "normfuse.report.record": ("Report", "Site"),
     "normfuse.targets": ("Target",),

@@ -12,27 +12,32 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
-from normfuse import illustrate, model_io, tuning
+from normfuse import model_io
 from normfuse.errors import UsageError
-from normfuse.given import Given, Model, as_given
 from normfuse.options import Options, check_skip, leaver
-from normfuse.parity import Located
+from normfuse.parity import Located, Settings
 from normfuse.parity.verdict import ModelVerdict
-from normfuse.pipeline import Counts, Progress, Run, changed
+from normfuse.pipeline.given import Given, Model, as_given
+from normfuse.pipeline.rewrite import rewrite
+from normfuse.pipeline.rewritten import Rewritten
+from normfuse.pipeline.run import Counts, Progress, Run, changed
 from normfuse.report.record import Report
 from normfuse.report.repeat import repeat_of
-from normfuse.rewrite import Rewritten, rewrite
 
 if TYPE_CHECKING:
     from normfuse.bench.benchmark import Benchmark
 
 Out = str | os.PathLike[str] | BinaryIO
+Answer = TypeVar("Answer")
+
+SUFFIX = ".fused.onnx"
+"""What a result beside its source is called by; no source is."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +68,7 @@ def optimize(
     written.
     """
     options = options or Options()
-    run = Run(options, progress or (lambda stage: None))
+    run = Run(options, progress)
     run.require_providers()
     source = run.read(model)
     stream = None if out is None or isinstance(out, str | os.PathLike) else out
@@ -71,22 +76,22 @@ def optimize(
     check_skip(options.skip, source.model, source.name)
     before = Counts.of(source)
     if options.tune or options.plan is not None:
+        from normfuse.pipeline import tuning
+
         tuning.decide(run, source, path)
     done, staged, verdicts = run.until_it_holds(source, before, None if options.dry_run else path)
     with staged:
         report = run.report(before, done, verdicts, staged)
         if options.illustrated:
-            run.progress("drawing and timing")
-            report = illustrate.with_drawings(report, source, done.model)
-        if options.illustrated and options.verify and report.changed:
-            report = illustrate.with_latency(report, source, staged.path, run.settings(options.providers[0]))
+            report = _illustrated(report, run, source, done, staged)
         written = None
         if stream is not None and not options.dry_run:
             _send(staged, stream)
         elif path is not None and not options.dry_run and not _is_there_already(source, done, options):
             written = staged.commit()
             report = dataclasses.replace(report, written=str(written))
-        tuning.write(run, source)
+        if options.tune:
+            tuning.write(run, source)
         file = path if options.in_place else written
         return Result(as_given(model, source, done.model, changed=changed(done), written=file), report)
 
@@ -94,29 +99,30 @@ def optimize(
 def inspect(model: Model, options: Options | None = None) -> Report:
     """What `optimize` would do and what it would leave, and why; nothing is run or written, so not tuned."""
     options = dataclasses.replace(options or Options(), tune=False)
-    run = Run(options, lambda stage: None)
+    run = Run(options)
     source = run.read(model)
     check_skip(options.skip, source.model, source.name)
     before = Counts.of(source)
     if options.plan is not None:
+        from normfuse.pipeline import tuning
+
         tuning.decide(run, source, None)
     done = rewrite(source.model, run.target, leaver(options.skip, ()), run.lowerings.plan)
     run.lowerings.require_sites(done, source.name)
     repeat = repeat_of("inspect", source.name, options)
     report = dataclasses.replace(run.report(before, done, [], None), outlook=True, repeat=repeat)
-    return illustrate.with_drawings(report, source, done.model) if options.illustrated else report
+    if not options.illustrated:
+        return report
+    from normfuse.pipeline import illustrate
+
+    return illustrate.with_drawings(report, source, done.model)
 
 
 def verify(first: Model, second: Model, options: Options | None = None) -> list[ModelVerdict]:
     """Whether two models compute the same: one verdict for each execution provider that is asked for."""
     from normfuse import parity
 
-    options = options or Options()
-    run = Run(options, lambda stage: None)
-    run.require_providers()
-    with ExitStack() as stack:
-        a, b = (stack.enter_context(model_io.original(run.read(m))) for m in (first, second))
-        return [parity.verify(a, b, run.settings(provider)) for provider in run.options.providers]
+    return _of_two(first, second, options, parity.verify)
 
 
 def locate(first: Model, second: Model, options: Options | None = None) -> list[Located]:
@@ -126,12 +132,18 @@ def locate(first: Model, second: Model, options: Options | None = None) -> list[
     """
     from normfuse import parity
 
-    options = options or Options()
-    run = Run(options, lambda stage: None)
+    return _of_two(first, second, options, parity.locate)
+
+
+def _of_two(
+    first: Model, second: Model, options: Options | None, ask: Callable[[Path, Path, Settings], Answer]
+) -> list[Answer]:
+    """What is asked of two models, on each execution provider."""
+    run = Run(options or Options())
     run.require_providers()
     with ExitStack() as stack:
-        a, b = (stack.enter_context(model_io.original(run.read(m))) for m in (first, second))
-        return [parity.locate(a, b, run.settings(provider)) for provider in run.options.providers]
+        a, b = (stack.enter_context(model_io.original(run.read(model))) for model in (first, second))
+        return [ask(a, b, run.settings(provider)) for provider in run.options.providers]
 
 
 def benchmark(
@@ -155,8 +167,7 @@ def benchmark(
     from normfuse.bench.running import Named
 
     options = options or Options()
-    step = progress or (lambda stage: None)
-    run = Run(options, step)
+    run = Run(options, progress)
     with ExitStack() as stack:
         sources = [run.read(model) for model in models]
         files = [stack.enter_context(model_io.original(source)) for source in sources]
@@ -168,10 +179,23 @@ def benchmark(
                 threads=threads,
                 seconds=seconds,
                 profile=profile,
-                progress=step,
+                progress=run.progress,
             )
             for provider in options.providers
         ]
+
+
+def _illustrated(
+    report: Report, run: Run, source: model_io.Source, done: Rewritten, staged: model_io.Staged
+) -> Report:
+    """The report with pictures, and with the latency where models may be run and there are two to compare."""
+    from normfuse.pipeline import illustrate
+
+    run.progress("drawing and timing")
+    report = illustrate.with_drawings(report, source, done.model)
+    if not (run.options.verify and report.changed):
+        return report
+    return illustrate.with_latency(report, source, staged.path, run.settings(run.options.providers[0]))
 
 
 def _destination(source: model_io.Source, out: Out | None, options: Options) -> Path | None:
@@ -190,7 +214,7 @@ def _destination(source: model_io.Source, out: Out | None, options: Options) -> 
         return None
     if out is not None:
         return Path(out)
-    return None if source.path is None else source.path.with_name(f"{source.path.stem}.fused.onnx")
+    return None if source.path is None else source.path.with_name(source.path.stem + SUFFIX)
 
 
 def _is_there_already(source: model_io.Source, done: Rewritten, options: Options) -> bool:

@@ -23,17 +23,24 @@ class NormfuseError(Exception):
         self.hint = hint
 
 
-class ParityError(NormfuseError):
-    """The rewritten model does not compute what the original does; nothing was written.
+class _UnprovenError(NormfuseError):
+    """A result that is not shown to be right.
 
-    report: the `Report` of the run that failed, where there is one, so that it can still be written.
+    report: the `Report` of the run, where there is one, so that it can still be written.
     """
-
-    exit_code = 1
 
     def __init__(self, message: str = "", hint: str = "", report: Any = None) -> None:
         super().__init__(message, hint)
         self.report = report
+
+
+class ParityError(_UnprovenError):
+    """The rewritten model does not compute what the original does; nothing was written.
+
+    report: the `Report` of the run that failed, where there is one.
+    """
+
+    exit_code = 1
 
 
 class UsageError(NormfuseError):
@@ -48,17 +55,21 @@ class InputError(NormfuseError):
     exit_code = 3
 
 
-class CannotVerifyError(NormfuseError):
+class CannotVerifyError(_UnprovenError):
     """No runtime, a provider that is not active, a custom operator: the result could not be checked.
 
-    report: the `Report` of the run, where there is one, so that it can still be written.
+    report: the `Report` of the run, where there is one.
     """
 
     exit_code = 4
 
-    def __init__(self, message: str = "", hint: str = "", report: Any = None) -> None:
-        super().__init__(message, hint)
-        self.report = report
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint with the closest of the known names; "" where none is close."""
+    from difflib import get_close_matches  # only loaded on the way to an error
+
+    near = get_close_matches(name, known, n=3, cutoff=0.5)
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def unknown_value(what: str, value: str, known: Iterable[str]) -> UsageError:

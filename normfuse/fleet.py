@@ -9,6 +9,7 @@ memory, a crash in native code) costs only the model that it died of.
 from __future__ import annotations
 
 import shutil
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass
@@ -16,13 +17,11 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from normfuse import api
-from normfuse.errors import NormfuseError, ParityError, UsageError
+from normfuse.errors import CannotVerifyError, NormfuseError, ParityError, UsageError
 from normfuse.options import Options
 from normfuse.report.fleet import Fleet, Outcome
 from normfuse.report.record import Report
 
-SUFFIX = ".fused.onnx"
-FAILED = 4
 Done = Callable[[Outcome], None]
 
 
@@ -38,8 +37,12 @@ def jobs_of(paths: Sequence[Path], out: Path | None, *, recursive: bool = False)
     """The models that files and folders stand for; results of earlier runs (`*.fused.onnx`) are left out.
 
     out: a folder; a model of a folder keeps its place below it, and its name.
-    Raises UsageError for a folder without models, and for two models that would become one file.
+    Raises UsageError for a path that is not there, for a folder without models, and for two models that would
+    become one file: a slip should not start a long run.
     """
+    for path in paths:
+        if not path.exists():
+            raise UsageError(f"{path}: no such file or folder")
     jobs = [job for path in paths for job in _jobs_of(path, out, recursive)]
     if out is not None:
         _refuse_collisions(jobs)
@@ -62,7 +65,7 @@ def _jobs_of(path: Path, out: Path | None, recursive: bool) -> Iterator[Job]:
 
 def _is_source(path: Path, out: Path | None) -> bool:
     below_out = out is not None and out.resolve() in path.resolve().parents
-    return path.is_file() and not path.name.endswith(SUFFIX) and not below_out
+    return path.is_file() and not path.name.endswith(api.SUFFIX) and not below_out
 
 
 def _refuse_collisions(jobs: Sequence[Job]) -> None:
@@ -117,12 +120,9 @@ def _awaited(future: Future[Outcome], task: Task, job: Job, options: Options) ->
         return future.result()
     except BrokenExecutor:  # which of the models it was, a pool does not say
         return _alone(task, job, options)
-    except (
-        Exception
-    ) as error:  # the executor's own: a worker that cannot be reached, a scheduler that is gone
-        return Outcome(
-            str(job.model), error=f"its worker failed: {error or type(error).__name__}", exit_code=FAILED
-        )
+    except Exception as error:  # of any executor: its worker cannot be reached, its scheduler is gone
+        why = f"its worker failed: {error or type(error).__name__}"
+        return Outcome(str(job.model), error=why, exit_code=CannotVerifyError.exit_code)
 
 
 def _alone(task: Task, job: Job, options: Options) -> Outcome:
@@ -135,13 +135,18 @@ def _alone(task: Task, job: Job, options: Options) -> Outcome:
                 str(job.model),
                 error="the process that worked on it died",
                 hint="it may need more memory than there is",
-                exit_code=FAILED,
+                exit_code=CannotVerifyError.exit_code,
             )
 
 
 def processes(count: int) -> ProcessPoolExecutor:
     """A pool of worker processes; they start anew, since a fork of a process with threads can hang."""
-    return ProcessPoolExecutor(count, mp_context=get_context("spawn"))
+    return ProcessPoolExecutor(count, mp_context=get_context("spawn"), initializer=_leave_interrupts)
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C reaches every process of a terminal; the one that started the others ends them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def optimize_one(job: Job, options: Options) -> Outcome:
@@ -171,7 +176,9 @@ def _outcome(job: Job, run: Callable[[], Report]) -> Outcome:
         return Outcome(name, error=str(error), exit_code=UsageError.exit_code)
     except Exception as error:  # a mistake of normfuse's own must not cost the other models either
         hint = "a bug in normfuse: run it on this model alone, and report what it says"
-        return Outcome(name, error=f"{type(error).__name__}: {error}", hint=hint, exit_code=FAILED)
+        return Outcome(
+            name, error=f"{type(error).__name__}: {error}", hint=hint, exit_code=CannotVerifyError.exit_code
+        )
 
 
 def copy_companions(folders: Sequence[Path], out: Path, fleet: Fleet, *, recursive: bool) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import onnx_ir as ir
 
-from normfuse.errors import UsageError
+from normfuse.errors import UsageError, did_you_mean
 
 Leave = Callable[[str, str, str], str | None]
 """(kind, anchor, output name) -> the reason code for which a site is left out, or None."""
@@ -79,9 +78,8 @@ def check_skip(skip: Iterable[str], model: ir.Model, where: str) -> None:
         known.update(n for n in (node.name, *(v.name for v in node.outputs)) if n)
     for name in wanted:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=3, cutoff=0.5)
-            hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
-            raise UsageError(f"--skip {name!r}: {where} has no such node, and there is no such kind{hint}")
+            text = f"--skip {name!r}: {where} has no such node, and there is no such kind"
+            raise UsageError("; ".join(filter(None, (text, did_you_mean(name, known)))))
 
 
 def leaver(skip: Iterable[str], taken_back: Iterable[str]) -> Leave:

@@ -31,6 +31,7 @@ from normfuse.parity.dtypes import is_float, roundoff
 from normfuse.parity.sessions import RuntimeRefusalError, Session
 from normfuse.parity.settings import Array, Settings
 from normfuse.parity.whole import ROUNDOFFS, TIMES_NOISE
+from normfuse.report.record import Report
 
 NUDGES = 3
 
@@ -65,12 +66,18 @@ def export(
         for provider in options.providers:
             _require_agreement(module, args, kwargs or {}, fused, provider)
         if options.dry_run:
-            return api.Result(None, replace(report, written=None))
+            return api.Result(None, replace(_told(report, module, path), written=None))
         with model_io.copy_unchanged(model_io.read(fused), path) as staged:
             written = staged.commit()
-    return api.Result(
-        written, replace(report, model=type(module).__name__, written=str(written), depends_on=())
-    )
+    return api.Result(written, replace(_told(report, module, path), written=str(written)))
+
+
+def _told(report: Report, module: torch.nn.Module, path: Path) -> Report:
+    """A report of the module, where the one of the run is of a temporary file."""
+    name = type(module).__name__
+    call = f"normfuse.torch.export({name}, …, {str(path)!r})"
+    repeat = None if report.repeat is None else replace(report.repeat, call=call)
+    return replace(report, model=name, repeat=repeat, data_files=(), depends_on=())
 
 
 def _require_agreement(

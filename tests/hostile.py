@@ -214,6 +214,8 @@ REFUSED: dict[str, Callable[[], onnx.ModelProto | bytes]] = {
     "no such data": lambda: external(location="missing.bin"),
     "negative length": lambda: external(location="m.onnx", length="-1"),
     "offset beyond the end": lambda: external(location="m.onnx", offset=str(BIG)),
+    "offset of 5,000 digits": lambda: external(location="m.onnx", offset="9" * 5000),
+    "location of 10,000 letters": lambda: external(location="a" * 10_000),
     "length that is no number": lambda: external(location="m.onnx", length="many"),
     "a LayerNormalization of one input": lambda: one_node("LayerNormalization", 1),
     "axes of no type": lambda: edited(lambda g: g.node[0].attribute[0].ClearField("type")),

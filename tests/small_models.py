@@ -21,8 +21,8 @@ from onnx import helper, numpy_helper, parser
 
 from normfuse.graph.facts import Facts
 from normfuse.norms.find import Findings, find
+from normfuse.pipeline.rewrite import rewrite
 from normfuse.report.record import Site
-from normfuse.rewrite import rewrite
 from normfuse.targets import resolve
 
 Array = np.ndarray[Any, Any]
@@ -165,7 +165,7 @@ def _array(rng: np.random.Generator, shape: list[int], dtype: np.dtype[Any], kin
     values = rng.normal(size=shape)
     if kind == 1:
         values = values * 2 + 3
-    elif kind == 2 and values.ndim:
+    elif kind == 2 and values.ndim and values.size:
         rows = values.reshape(-1, shape[-1])
         scales = (0.0, 1e-3, 30.0, 1.0)
         for k in range(len(rows)):

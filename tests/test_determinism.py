@@ -7,6 +7,7 @@ import importlib
 import os
 import subprocess
 import sys
+import venv
 from collections.abc import Callable
 from pathlib import Path
 
@@ -55,11 +56,37 @@ def families(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return paths
 
 
-def digests(paths: list[Path], seed: str) -> list[str]:
+def digests(
+    paths: list[Path], seed: str, python: str = sys.executable, folder: Path | None = None
+) -> list[str]:
+    """What a Python makes of the models; one of another environment must not see this checkout."""
     environment = {**os.environ, "PYTHONHASHSEED": seed}
-    line = [sys.executable, "-c", PROGRAM, *map(str, paths)]
-    done = subprocess.run(line, env=environment, capture_output=True, text=True, check=True, timeout=600)
+    if python != sys.executable:
+        environment.pop("PYTHONPATH", None)
+    line = [python, "-c", PROGRAM, *map(str, paths)]
+    done = subprocess.run(
+        line, env=environment, cwd=folder, capture_output=True, text=True, check=True, timeout=600
+    )
     return done.stdout.split()
+
+
+def fresh_environment(folder: Path) -> str:
+    """A virtual environment into which the project was installed as a user does it; its Python."""
+    venv.create(folder, with_pip=True)
+    python = str(folder / ("Scripts" if os.name == "nt" else "bin") / "python")
+    wanted = f"{Path(__file__).parents[1]}[cpu]"
+    done = subprocess.run([python, "-m", "pip", "install", "--quiet", wanted], capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"the packages cannot be had here: {done.stderr.splitlines()[-1]}")
+    return python
+
+
+@pytest.mark.slow
+def test_two_fresh_environments_give_the_same_bytes(families: list[Path], tmp_path: Path) -> None:
+    first, second = (fresh_environment(tmp_path / name) for name in ("a", "b"))
+    there = digests(families, "1", first, tmp_path)
+    assert len(there) == len(families)
+    assert digests(families, "2", second, tmp_path) == there
 
 
 def test_the_bytes_and_the_report_do_not_depend_on_the_hash_seed(families: list[Path]) -> None:

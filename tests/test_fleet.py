@@ -116,13 +116,32 @@ def test_one_broken_model_does_not_stop_the_others(
     (folder / "broken.onnx").write_bytes(b"no model")
     report = tmp_path / "r.json"
     assert run([str(folder), "-o", str(tmp_path / "out"), "--report", str(report)]) == 3
-    said = capsys.readouterr().out
-    assert "2 models: 1 done, 1 failed" in said
-    assert "not an ONNX model" in said
+    said = capsys.readouterr()
+    assert "2 models: 1 done, 1 failed" in said.out
+    assert "broken.onnx: not an ONNX model" in said.err
     models = json.loads(report.read_text())["models"]
     assert [m["exit_code"] for m in models] == [0, 3]
     assert models[0]["report"]["sites"][0]["status"] == "fused"
     assert (tmp_path / "out" / "a.onnx").exists()
+
+
+def test_check_counts_what_is_still_to_be_done(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "broken.onnx").write_bytes(b"no model")
+    assert run([str(folder), "--check"]) == 5
+    assert "1 would be fused" in (said := capsys.readouterr().out)
+    assert "2 models: 0 done, 1 with something to do, 1 failed" in said
+
+
+def test_a_path_that_is_not_there_stops_before_anything_is_written(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(folder.iterdir())
+    for line in (["inspct", str(folder / "a.onnx")], [str(folder / "a.onnx"), "inspect"]):
+        assert run(line) == 2
+        assert "did you mean the command: normfuse inspect" in capsys.readouterr().err
+    assert run([str(folder / "a.onnx"), str(folder / "nothing.onnx")]) == 2
+    assert "no such file or folder" in capsys.readouterr().err
+    assert sorted(folder.iterdir()) == before
 
 
 def test_check_finds_the_one_model_with_something_to_fuse(tmp_path: Path) -> None:

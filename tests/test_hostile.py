@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 
 import hostile
+import hostile_sizes
 import hypothesis
 import onnx
 import pytest
@@ -167,10 +168,20 @@ CLAIMS = ("shape of 2^60 without its data", "a norm over 2^60", "a ConstantOfSha
           "an Expand to 2^60", "a Range to 2^60", "a million axes")  # fmt: skip
 
 
+@pytest.mark.parametrize("name", hostile_sizes.LARGE)
+def test_a_small_file_with_a_large_effect_is_rewritten_all_the_same(name: str) -> None:
+    with time_limit(60):
+        result = normfuse.optimize(hostile_sizes.LARGE[name](), options=UNVERIFIED)
+    assert "LayerNorm" in {site.kind for site in result.report.sites if site.status == "fused"}
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/status")
-@pytest.mark.parametrize("name", CLAIMS)
+@pytest.mark.parametrize(
+    "name", [*CLAIMS, "a sum of a column and a row", "a row gathered as often as it is long"]
+)
 def test_a_size_that_is_only_claimed_takes_no_memory(tmp_path: Path, name: str) -> None:
-    (tmp_path / "m.onnx").write_bytes(content((hostile.REFUSED | hostile.TOLERATED)[name]()))
+    build = (hostile.REFUSED | hostile.TOLERATED | hostile_sizes.LARGE)[name]
+    (tmp_path / "m.onnx").write_bytes(content(build()))
     line = [str(tmp_path / "m.onnx"), "--no-verify", "--quiet"]
     program = (
         "import sys; from normfuse.cli import run; code = run(sys.argv[1:]);"

@@ -15,6 +15,7 @@ earlier ones, so what is known of it is found once, when it is made.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -88,6 +89,7 @@ class Size:
 
 
 Atom = Base | Mean | Power | Clamp | Magnitude | Opaque | Size
+_COMPOUND = (Power, Clamp)
 
 
 class Atoms:
@@ -98,6 +100,7 @@ class Atoms:
         self._numbers: dict[Atom, int] = {}
         self._axes: list[frozenset[int]] = []
         self._kinds: list[frozenset[type]] = []
+        self._expands: list[bool] = []
         self._nonnegative: list[bool] = []
         self._positive: list[bool] = []
         self._finite: list[bool] = []
@@ -105,17 +108,19 @@ class Atoms:
 
     def number(self, atom: Atom) -> int:
         """The number of an atom; sums and clamps are looked up by their terms."""
-        if isinstance(atom, Power | Clamp):
+        compound = isinstance(atom, _COMPOUND)
+        if compound:
             for k, other in enumerate(self.atoms):
                 if type(other) is type(atom) and self._same_compound(other, atom):
                     return k
         elif atom in self._numbers:
             return self._numbers[atom]
         self.atoms.append(atom)
-        if not isinstance(atom, Power | Clamp):
+        if not compound:
             self._numbers[atom] = len(self.atoms) - 1
         self._axes.append(self._find_axes(atom))
         self._kinds.append(frozenset({type(atom)}).union(*(self._kinds[n] for n in self._parts(atom))))
+        self._expands.append(isinstance(atom, (Power, Magnitude)))
         self._nonnegative.append(self._find_nonnegative(atom))
         self._positive.append(self._find_positive(atom))
         self._finite.append(self._find_finite(atom))
@@ -124,9 +129,13 @@ class Atoms:
     def _same_compound(self, a: Atom, b: Atom) -> bool:
         if isinstance(a, Clamp) and isinstance(b, Clamp) and a.least != b.least:
             return False
-        assert isinstance(a, Power | Clamp)
-        assert isinstance(b, Power | Clamp)
+        assert isinstance(a, _COMPOUND)
+        assert isinstance(b, _COMPOUND)
         return same(a.of, b.of)
+
+    def known(self, atom: Base | Mean | Magnitude | Opaque | Size) -> int | None:
+        """The number of an atom, where it has one already."""
+        return self._numbers.get(atom)
 
     def of_atom(self, atom: Atom) -> Polynomial:
         """The polynomial of a single atom."""
@@ -141,7 +150,9 @@ class Atoms:
 
     def monomial_axes(self, monomial: Monomial) -> frozenset[int]:
         """The axes along which a monomial varies."""
-        return frozenset().union(*(self.atom_axes(atom) for atom, _ in monomial))
+        if len(monomial) == 1:
+            return self._axes[monomial[0][0]]
+        return frozenset().union(*[self._axes[atom] for atom, _ in monomial])
 
     def atom_axes(self, number: int) -> frozenset[int]:
         """The axes along which an atom varies."""
@@ -154,11 +165,19 @@ class Atoms:
             return self.monomial_axes(atom.of) - atom.axes
         if isinstance(atom, Magnitude):
             return self.atom_axes(atom.of)
-        return self.axes(atom.of) if isinstance(atom, Power | Clamp) else frozenset()
+        return self.axes(atom.of) if isinstance(atom, _COMPOUND) else frozenset()
 
     def contains(self, p: Polynomial, kind: type) -> bool:
         """Whether an atom of a kind occurs in a polynomial, at any depth."""
         return any(kind in self._kinds[n] for monomial in p for n, _ in monomial)
+
+    def holds(self, number: int, kind: type) -> bool:
+        """Whether an atom is of a kind, or made of one that is, at any depth."""
+        return kind in self._kinds[number]
+
+    def atom_expands(self, number: int) -> bool:
+        """Whether some powers of an atom are written out as what it is made of."""
+        return self._expands[number]
 
     def atoms_in(self, p: Polynomial) -> set[int]:
         """All atoms of a polynomial, those inside other atoms included."""
@@ -175,7 +194,7 @@ class Atoms:
         """The atoms that an atom is made of."""
         if isinstance(atom, Mean):
             yield from (n for n, _ in atom.of)
-        elif isinstance(atom, Power | Clamp):
+        elif isinstance(atom, _COMPOUND):
             yield from (n for monomial in atom.of for n, _ in monomial)
         elif isinstance(atom, Magnitude):
             yield atom.of
@@ -200,14 +219,16 @@ class Atoms:
         return all(self._monomial_nonnegative(m) for m in rest)
 
     def _jensen_partner(self, monomial: Monomial) -> Monomial | None:
-        if len(monomial) != 1 or monomial[0][1] != 2:
-            return None
-        atom = self.atoms[monomial[0][0]]
-        if not isinstance(atom, Mean):
-            return None
-        square = tuple((n, 2 * e) for n, e in atom.of)
-        number = self._numbers.get(Mean(square, atom.axes))
-        return None if number is None else ((number, 1),)
+        """The monomial c*Mean(m^2) for one that is c*Mean(m)^2, where c is known not to be negative."""
+        for k, (n, e) in enumerate(monomial):
+            atom = self.atoms[n]
+            if e != 2 or not isinstance(atom, Mean):
+                continue
+            number = self._numbers.get(Mean(tuple((m, 2 * f) for m, f in atom.of), atom.axes))
+            others = monomial[:k] + monomial[k + 1 :]
+            if number is not None and number not in dict(others) and self._monomial_nonnegative(others):
+                return tuple(sorted((*others, (number, 1))))
+        return None
 
     def is_positive(self, p: Polynomial) -> bool:
         """Whether a polynomial is known to be above zero everywhere."""
@@ -255,7 +276,7 @@ class Atoms:
     def _find_finite(self, atom: Atom) -> bool:
         if isinstance(atom, Mean):
             return self.is_finite(atom.of)
-        return not isinstance(atom, Power | Clamp) or all(self.is_finite(m) for m in atom.of)
+        return not isinstance(atom, _COMPOUND) or all(self.is_finite(m) for m in atom.of)
 
 
 def same(p: Polynomial, q: Polynomial) -> bool:
@@ -264,8 +285,29 @@ def same(p: Polynomial, q: Polynomial) -> bool:
 
 
 def as_whole(exponent: Exponent) -> Exponent:
-    """A whole exponent as an int: monomials are compared and hashed all the time, and a Fraction is slow."""
-    return exponent.numerator if exponent.denominator == 1 else exponent
+    """A whole exponent as an int, any other as the one object that stands for it.
+
+    Monomials are compared and hashed all the time, and a Fraction is slow at both.
+    """
+    if exponent.denominator == 1:
+        return exponent.numerator
+    return _ratio(exponent.numerator, exponent.denominator)
+
+
+class _Ratio(Fraction):
+    """A fraction that computes its hash once."""
+
+    _hash: int | None = None
+
+    def __hash__(self) -> int:  # type: ignore[override]  # typeshed says that complex numbers have none
+        if self._hash is None:
+            self._hash = super().__hash__()
+        return self._hash
+
+
+@functools.cache
+def _ratio(numerator: int, denominator: int) -> Fraction:
+    return _Ratio(numerator, denominator)
 
 
 def is_even(exponent: Exponent) -> bool:

@@ -19,7 +19,7 @@ TOLERANCE = 2.0**-40
 
 def simplified(coefficient: Coefficient) -> Coefficient:
     """A number for an array whose elements are all the same."""
-    if isinstance(coefficient, np.ndarray):
+    if not isinstance(coefficient, float) and isinstance(coefficient, np.ndarray):
         first = coefficient.flat[0] if coefficient.size else 0.0
         if coefficient.size == 1 or bool((coefficient == first).all()):
             return float(first)

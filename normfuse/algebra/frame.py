@@ -19,7 +19,8 @@ refinement of both shapes, so that a value can be followed from one to the other
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +78,14 @@ class Frame:
         self.dtype = dtype
         self.algebra = Algebra(range(len(sizes)))
         self.reduced: set[int] = set()
+        self._dims: dict[Group, Dim] = {(): 1}
         self._base = self._traced(self.base_view)
+
+    def copy(self, atoms: int, reduced: Iterable[int]) -> Frame:
+        """The frame as it was when its algebra had so many atoms, and these means had been taken."""
+        other = copy(self)
+        other.algebra, other.reduced = self.algebra.copy(atoms), set(reduced)
+        return other
 
     def base(self) -> Traced:
         """The base value itself."""
@@ -96,7 +104,13 @@ class Frame:
         return (self.base_view,) if self.source_view is None else (self.base_view, self.source_view)
 
     def dim(self, group: Group) -> Dim:
-        """The length of a dimension that holds these axes."""
+        """The length of a dimension that holds these axes; 1 where it holds none."""
+        known = self._dims.get(group)
+        if known is None:
+            known = self._dims[group] = self._length(group)
+        return known
+
+    def _length(self, group: Group) -> Dim:
         for view in self.views:
             for known, dim in zip(view.layout, view.shape, strict=True):
                 if known == group:
@@ -107,7 +121,7 @@ class Frame:
 
     def shape_of(self, layout: Layout) -> tuple[Dim, ...]:
         """The dimensions of a value with this layout."""
-        return tuple(self.dim(group) if group else 1 for group in layout)
+        return tuple([self.dim(group) for group in layout])
 
     def broadcast(self, a: Layout, b: Layout) -> Layout | End:
         """The layout of two operands broadcast against each other."""

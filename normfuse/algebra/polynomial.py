@@ -15,6 +15,8 @@ inputs (NaN and infinity where the operators give them included), or would be to
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from normfuse.algebra.atoms import (
@@ -59,9 +61,21 @@ def constant_of(p: Polynomial) -> Coefficient | None:
 class Algebra(Atoms):
     """The arithmetic of polynomials over one set of atoms."""
 
+    def copy(self, count: int) -> Algebra:
+        """The same algebra as it was when it had `count` atoms."""
+        other = copy.copy(self)
+        for name in ("atoms", "_axes", "_kinds", "_expands", "_nonnegative", "_positive", "_finite"):
+            setattr(other, name, getattr(self, name)[:count])
+        other._numbers = {atom: k for atom, k in self._numbers.items() if k < count}
+        return other
+
     def add(self, p: Polynomial, q: Polynomial) -> Polynomial | None:
         """p + q."""
         total = dict(p)
+        return total if self._include(total, q) else None
+
+    def _include(self, total: dict[Monomial, Coefficient], q: Polynomial) -> bool:
+        """Add q to a sum in place; whether the sum could be formed."""
         for monomial, coefficient in q.items():
             if monomial not in total:
                 total[monomial] = coefficient
@@ -70,11 +84,11 @@ class Algebra(Atoms):
             new = old + coefficient
             if is_zero(new, larger(old, coefficient)):
                 if not self.is_finite(monomial):
-                    return None  # NaN minus itself is NaN, and not nothing
+                    return False  # NaN minus itself is NaN, and not nothing
                 del total[monomial]
             else:
                 total[monomial] = simplified(new)
-        return total if len(total) <= MAX_TERMS else None
+        return len(total) <= MAX_TERMS
 
     def scale(self, p: Polynomial, by: Coefficient) -> Polynomial:
         """p multiplied by a constant."""
@@ -84,13 +98,16 @@ class Algebra(Atoms):
         """p * q, or None where powers of one atom must not be merged."""
         if len(p) * len(q) > MAX_TERMS:
             return None
-        total: Polynomial | None = {}
+        if len(q) == 1 and ONE in q:
+            return self.scale(p, q[ONE])
+        if len(p) == 1 and ONE in p:
+            return self.scale(q, p[ONE])
+        total: dict[Monomial, Coefficient] = {}
         for m, a in p.items():
             for n, b in q.items():
                 product = self._product(m, n)
-                if product is None or total is None:
+                if product is None or not self._include(total, self.scale(product, a * b)):
                     return None
-                total = self.add(total, self.scale(product, a * b))
         return total
 
     def _product(self, m: Monomial, n: Monomial) -> Polynomial | None:
@@ -115,6 +132,8 @@ class Algebra(Atoms):
     def _normal(self, powers: dict[int, Exponent]) -> Polynomial | None:
         """The polynomial of a product: whole powers of sums are expanded, even powers of |a| are of a."""
         for atom, exponent in powers.items():
+            if not self.atom_expands(atom):
+                continue
             known = self.atoms[atom]
             if isinstance(known, Power) and exponent.denominator == 1 and exponent > 0:
                 rest = self._normal({a: e for a, e in powers.items() if a != atom})
@@ -140,7 +159,7 @@ class Algebra(Atoms):
             for _ in range(int(exponent) - 1):
                 result = None if result is None else self.multiply(result, p)
             return result
-        return {((self.number(Power(p)), exponent),): 1.0}
+        return {((self.number(Power(p)), as_whole(exponent)),): 1.0}
 
     def _monomial_power(
         self, monomial: Monomial, coefficient: Coefficient, exponent: Exponent

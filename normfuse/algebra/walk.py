@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from normfuse.algebra.frame import End, Frame, Traced
-from normfuse.algebra.operators import OPERATORS, Context
+from normfuse.algebra.memory import Memory, State
+from normfuse.algebra.operators import OPERATORS, Context, Operator
 from normfuse.graph.facts import Facts
 from normfuse.graph.shapes import Dim
 
@@ -39,6 +40,7 @@ class Walk:
     """What was found from one base value: every traced value in graph order, and where the walk ended.
 
     source: the tensor of which the base is a view, where it is one and both could be traced.
+    states: those that the walk shares with others, by the value that led to each.
     """
 
     base: ir.Value
@@ -46,6 +48,7 @@ class Walk:
     source: ir.Value | None = None
     traced: dict[ir.Value, Traced] = field(default_factory=dict)
     endings: list[Ending] = field(default_factory=list)
+    states: dict[ir.Value, State] = field(default_factory=dict)
 
 
 Order = Mapping[ir.Node, int]
@@ -56,16 +59,17 @@ def node_order(graph: ir.Graph | ir.Function) -> dict[ir.Node, int]:
     return {node: k for k, node in enumerate(graph)}
 
 
-def walk(facts: Facts, base: ir.Value, order: Order) -> Walk | None:
+def walk(facts: Facts, base: ir.Value, order: Order, memory: Memory | None = None) -> Walk | None:
     """Trace everything that `base` determines, or None when its shape or type is not known.
 
     order: positions of the nodes of the base's own graph; the walk does not leave that graph.
+    memory: of the walks so far.
     """
     shape, dtype = facts.shapes.of(base), facts.shapes.dtype(base)
     if shape is None or dtype not in FLOATS or facts.opset < MIN_OPSET:
         return None
-    found = _start(facts, base, shape, dtype, order)
-    context = Context(facts, found.frame, found.traced)
+    walker = _Walker(facts, memory or Memory(facts), base, order)
+    found = walker.found
     readers = {n for start in found.traced for n in start.consumers()}
     queue = [(order[n], n) for n in readers if n in order and n.outputs[0] is not base]
     heap = [(k, id(n), n) for k, n in queue]
@@ -77,12 +81,8 @@ def walk(facts: Facts, base: ir.Value, order: Order) -> Walk | None:
         if len(found.traced) > MAX_TRACED:
             break
         node = heapq.heappop(heap)[2]
-        result = _visit(context, node)
-        if isinstance(result, End):
-            if result.reason:
-                found.endings.append(Ending(node, result.reason, result.detail))
+        if not walker.visit(node):
             continue
-        found.traced[node.outputs[0]] = result
         for consumer in node.outputs[0].consumers():
             if consumer in order and consumer not in seen:
                 seen.add(consumer)
@@ -92,30 +92,77 @@ def walk(facts: Facts, base: ir.Value, order: Order) -> Walk | None:
     return found
 
 
-def _start(facts: Facts, base: ir.Value, shape: tuple[Dim, ...], dtype: ir.DataType, order: Order) -> Walk:
-    """The base, and the tensor of which it is a view."""
+class _Walker:
+    """One walk: computes what each node comes to, or remembers it."""
+
+    def __init__(self, facts: Facts, memory: Memory, base: ir.Value, order: Order) -> None:
+        self.facts, self.memory = facts, memory
+        shape, dtype = facts.shapes.of(base), facts.shapes.dtype(base)
+        assert shape is not None
+        assert dtype is not None
+        source = _source(base, order)
+        key = (shape, dtype, facts.shapes.of(source), source is None)
+        known = memory.starts.get(key)
+        # The state that this walk is in, while it is remembered; and whether its frame is another walk's.
+        self.shared = known is not None
+        self.state: State | None = known or memory.start(key, Frame(shape, dtype, facts.shapes.of(source)))
+        frame = self.state.frame
+        same = frame.source()
+        self.found = Walk(base, frame, traced={base: frame.base()})
+        if source is not None and same is not None:
+            self.found = Walk(base, frame, source, {source: same, base: frame.base()})
+        self.positions = {value: k for k, value in enumerate(self.found.traced)}
+        self.context = Context(facts, frame, self.found.traced)
+
+    def visit(self, node: ir.Node) -> bool:
+        """Whether the walk goes on behind a node."""
+        operator = OPERATORS.get(node.op_type) if node.domain in _DOMAINS else None
+        if (
+            operator is None
+            or not node.inputs
+            or (node.op_type not in _ANY_OPERAND and self.context.get(node.inputs[0]) is None)
+        ):
+            return False
+        result = self._computed(operator, node) if self.state is None else self._recalled(operator, node)
+        if isinstance(result, End):
+            if result.reason:
+                self.found.endings.append(Ending(node, result.reason, result.detail))
+            return False
+        out = node.outputs[0]
+        if self.state is not None:
+            self.found.states[out] = self.state
+        self.positions[out] = len(self.found.traced)
+        self.found.traced[out] = result
+        return True
+
+    def _recalled(self, operator: Operator, node: ir.Node) -> Traced | End:
+        assert self.state is not None
+        key = self.memory.key(node, self.positions)
+        following = None if key is None else self.state.following.get(key)
+        if following is not None and following.result is not None:
+            self.state = following
+            return following.result
+        if self.shared:
+            self.found.frame = self.state.resumed()
+            self.context = Context(self.facts, self.found.frame, self.found.traced)
+            self.shared = False
+        result = self._computed(operator, node)
+        self.state = None if key is None else self.memory.note(self.state, key, self.found.frame, result)
+        return result
+
+    def _computed(self, operator: Operator, node: ir.Node) -> Traced | End:
+        result = operator(self.context, node)
+        inferred = self.facts.shapes.of(node.outputs[0])
+        if isinstance(result, Traced) and _contradicts(result.shape, inferred):
+            return End("affine-expands-shape", "an operand enlarges the tensor")
+        return result
+
+
+def _source(base: ir.Value, order: Order) -> ir.Value | None:
+    """The tensor of which a base is a view, where it is one."""
     view = base.producer()
     is_view = view is not None and view in order and view.op_type in _VIEWS and view.domain in _DOMAINS
-    source = view.inputs[0] if view is not None and is_view else None
-    frame = Frame(shape, dtype, facts.shapes.of(source))
-    same = frame.source()
-    if source is None or same is None:
-        return Walk(base, frame, traced={base: frame.base()})
-    return Walk(base, frame, source, {source: same, base: frame.base()})
-
-
-def _visit(context: Context, node: ir.Node) -> Traced | End:
-    operator = OPERATORS.get(node.op_type) if node.domain in _DOMAINS else None
-    if (
-        operator is None
-        or not node.inputs
-        or (node.op_type not in _ANY_OPERAND and context.get(node.inputs[0]) is None)
-    ):
-        return End()
-    result = operator(context, node)
-    if isinstance(result, Traced) and _contradicts(result.shape, context.facts.shapes.of(node.outputs[0])):
-        return End("affine-expands-shape", "an operand enlarges the tensor")
-    return result
+    return view.inputs[0] if view is not None and is_view else None
 
 
 def _contradicts(traced: Sequence[Dim], inferred: Sequence[Dim] | None) -> bool:

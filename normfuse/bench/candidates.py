@@ -20,9 +20,9 @@ from normfuse.parity.extract import Piece
 from normfuse.parity.model import Model, Scope, names_read
 from normfuse.parity.settings import Array, Boundary
 from normfuse.parity.sites import Site, cut
+from normfuse.targets.residual import NORMS
 
 RESIDUAL = "Residual"
-_NORMS = ("LayerNormalization", "SimplifiedLayerNormalization", "RMSNormalization")
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +98,7 @@ def _with_norm(model: Model, boundary: Boundary) -> tuple[Boundary, str | None] 
     """A residual up to the output of the norm that reads it; and its sum, where others read that too."""
     scope = model.scope_of(boundary.output)
     readers = _readers(scope, boundary.output) if scope is not None else []
-    norm = next((node for node in readers if node.op_type in _NORMS), None)
+    norm = next((node for node in readers if node.op_type in NORMS), None)
     if norm is None:
         return None
     used_elsewhere = len(readers) > 1 or boundary.output in model.outputs

@@ -78,7 +78,8 @@ def choose(
     default = open_(0)
     again = open_(0)
     if isinstance(default, str) or isinstance(again, str):
-        return unmeasured(site, names, f"the default could not be measured: {default}")
+        why = default if isinstance(default, str) else again
+        return unmeasured(site, names, f"the default could not be measured: {why}")
     found = {0: Measured(names[0])}
     runs: dict[int, Run] = {}
     for index in range(1, len(names)):

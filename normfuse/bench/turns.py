@@ -10,11 +10,11 @@ longer than a turn, a turn is that one run.
 
 from __future__ import annotations
 
-import gc
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+
+from normfuse.model_io.collection import no_collection
 
 Run = Callable[[], object]
 Clock = Callable[[], float]
@@ -39,7 +39,7 @@ def take_turns(
     seconds: the budget of the whole; at least `least` rounds are run in any case.
     turn: about how long one turn takes, in seconds. of: what the time of a turn is, of those of its runs.
     """
-    with _no_collection():
+    with no_collection():  # it would be in one contender's time and not in the other's
         runs = [_runs_in(contender, turn, clock) for contender in contenders]
         times: list[list[float]] = [[] for _ in contenders]
         started = clock()
@@ -74,15 +74,3 @@ def _seconds(contender: Run, clock: Clock) -> float:
     started = clock()
     contender()
     return clock() - started
-
-
-@contextmanager
-def _no_collection() -> Iterator[None]:
-    """A collection of garbage would be in one contender's time and not in the other's."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from normfuse.cli.options import (
     BenchModels,
     BenchProfile,
@@ -18,7 +16,7 @@ from normfuse.cli.options import (
     Threads,
 )
 from normfuse.cli.parse import parsed_options, with_inputs
-from normfuse.cli.results import progress_shown
+from normfuse.cli.results import print_json, progress_shown
 from normfuse.cli.standard import STREAM, given_model
 from normfuse.errors import UsageError
 from normfuse.streams import writing
@@ -56,15 +54,13 @@ def bench(
             profile=profile,
             progress=progress,
         )
+    if as_json:
+        print_json([each.to_dict() for each in found])
+        return 0
+    from normfuse.report.latency import print_benchmark
+    from normfuse.report.printing import console
+
     with writing():
-        if as_json:
-            from normfuse.report.json_report import to_json
-
-            sys.stdout.write(to_json([each.to_dict() for each in found]))
-        else:
-            from normfuse.report.latency import print_benchmark
-            from normfuse.report.printing import console
-
-            for each in found:
-                print_benchmark(each, console())
+        for each in found:
+            print_benchmark(each, console())
     return 0

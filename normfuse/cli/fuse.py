@@ -89,6 +89,7 @@ def fuse(
         raise UsageError(f"--tune measures, so it does not go with {_disturbing(check, jobs)}")
     files = Reports.of(report, str(context.obj))
     options = dataclasses.replace(options, illustrated=files.illustrated)
+    _check_names(models)
     _check_destination(models[0], out, options, check=check)
     if is_many(models):
         many = Many(tuple(models), out, recursive, jobs, dask)
@@ -134,6 +135,20 @@ def _fuse_one(
     return ParityError.exit_code if strict and result.report.count("rolled-back") else 0
 
 
+def _check_names(models: list[Path]) -> None:
+    """A word that is no file may be a command with a slip; nothing is written for it."""
+    from difflib import get_close_matches
+
+    from normfuse.cli.entry import COMMANDS
+
+    for model in models:
+        near = get_close_matches(str(model), COMMANDS, n=1, cutoff=0.7)
+        if near and (len(models) > 1 or str(model) != near[0]) and not model.exists():
+            raise UsageError(
+                f"there is no file {str(model)!r}", hint=f"did you mean the command: normfuse {near[0]} …?"
+            )
+
+
 def _check_destination(model: Path, out: Path | None, options: Options, *, check: bool) -> None:
     """Contradictions, found before anything is read."""
     if check and (out is not None or options.in_place):
@@ -163,4 +178,6 @@ def _check(model: Path | bytes, options: Options, files: Reports, quiet: bool) -
         with writing():
             print_head(report, console())
             print_outlook(report, console())
+            if report.changed:
+                console().print("  normfuse MODEL --in-place does it; normfuse inspect MODEL says where")
     return FOUND_SOMETHING if report.changed else 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from normfuse.cli.options import Json, MaxOpset, Model, NodeName, Providers, Target
 from normfuse.cli.parse import parsed_options
+from normfuse.cli.results import print_json
 from normfuse.cli.standard import given_model
 from normfuse.streams import writing
 
@@ -32,7 +32,7 @@ def inspect(
 
     report = api.inspect(given_model(model), options)
     if as_json:
-        _print_json(report.to_dict())
+        print_json(report.to_dict())
     else:
         from normfuse.report.inspection import print_inspection
         from normfuse.report.printing import console
@@ -49,15 +49,8 @@ def _explain(model: Path, node: str, options: Options, as_json: bool) -> int:
 
     explanation = explain(given_model(model), node, options)
     if as_json:
-        _print_json(asdict(explanation))
+        print_json(asdict(explanation))
     else:
         with writing():
             print_explanation(explanation, console())
     return 0
-
-
-def _print_json(data: dict[str, Any]) -> None:
-    from normfuse.report.json_report import to_json
-
-    with writing():
-        sys.stdout.write(to_json(data))

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from multiprocessing import active_children
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normfuse.cli.standard import STREAM
-from normfuse.errors import UsageError
+from normfuse.errors import ParityError, UsageError
 from normfuse.streams import writing
 
 if TYPE_CHECKING:
@@ -79,7 +80,13 @@ def _executor(many: Many, count: int) -> Iterator[Executor | None]:
         from normfuse.fleet import processes
 
         with processes(min(many.jobs, count)) as pool:
-            yield pool
+            try:
+                yield pool
+            except KeyboardInterrupt:
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in active_children():
+                    process.terminate()
+                raise
     else:
         yield None
 
@@ -105,21 +112,20 @@ def _steps(count: int, quiet: bool) -> Iterator[Callable[[Outcome], None] | None
 
 
 def _print(found: Fleet, quiet: bool) -> None:
-    from normfuse.report.fleet import print_fleet
+    from normfuse.report.fleet import print_failures, print_fleet
     from normfuse.report.printing import console
 
     with writing():
         if not quiet:
             print_fleet(found, console())
-    if quiet:
-        for outcome in found.outcomes:
-            if outcome.error:
-                print(f"error: {outcome.model}: {outcome.error}", file=sys.stderr)
+        print_failures(found, console(stderr=True))
 
 
 def _exit_code(found: Fleet, *, check: bool, strict: bool) -> int:
-    if found.exit_code:
-        return found.exit_code
+    """The highest of those of all models."""
     if check and any(report.changed for report in found.reports):
         return FOUND_SOMETHING
-    return 1 if strict and any(report.count("rolled-back") for report in found.reports) else 0
+    if found.exit_code:
+        return found.exit_code
+    taken_back = any(report.count("rolled-back") for report in found.reports)
+    return ParityError.exit_code if strict and taken_back else 0

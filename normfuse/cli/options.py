@@ -134,9 +134,7 @@ ReportFiles = Annotated[
         show_default=False,
     ),
 ]
-Seed = Annotated[
-    int, typer.Option(metavar="N", help="Seed of the inputs that are made.", min=0)
-]
+Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the inputs that are made.", min=0)]
 Threads = Annotated[
     int, typer.Option(metavar="N", help="Threads of one operator; 0 is onnxruntime's own choice.", min=0)
 ]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from normfuse.errors import UsageError
 from normfuse.streams import writing
@@ -38,7 +38,11 @@ class Reports:
     @property
     def illustrated(self) -> bool:
         """Whether one of them is for people."""
-        return any(path.suffix.lower() == ".html" for path in self.paths)
+        if not self.paths:
+            return False
+        from normfuse.report.write import FOR_PEOPLE
+
+        return any(path.suffix.lower() == FOR_PEOPLE for path in self.paths)
 
     def write(self, found: Report | Fleet) -> None:
         """Write all of them."""
@@ -65,10 +69,19 @@ def hand_over(report: Report, files: Reports, quiet: bool, *, aside: bool = Fals
     files.write(report)
     if not quiet:
         from normfuse.report.printing import console
-        from normfuse.report.summary import print_summary
+        from normfuse.report.summary import print_files, print_summary
 
         with writing():
             print_summary(report, console(stderr=aside))
+            print_files(files.paths, console(stderr=aside))
+
+
+def print_json(data: Any) -> None:
+    """Print JSON-ready data, for programs that read standard output."""
+    from normfuse.report.json_report import to_json
+
+    with writing():
+        sys.stdout.write(to_json(data))
 
 
 @contextmanager

@@ -21,6 +21,7 @@ def given_model(model: Path) -> Path | bytes:
 
 
 def standard_output() -> BinaryIO:
+    """The stream that a model is written to; UsageError where it is a terminal."""
     if sys.stdout.isatty():
         raise UsageError("a model is not written to a terminal", hint="normfuse … -o - > model.onnx")
     return sys.stdout.buffer

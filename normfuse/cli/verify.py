@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +22,7 @@ from normfuse.cli.options import (
     Seed,
 )
 from normfuse.cli.parse import parsed_options, with_inputs, with_memory
+from normfuse.cli.results import print_json
 from normfuse.cli.standard import STREAM, given_model
 from normfuse.errors import CannotVerifyError, ParityError, UsageError
 from normfuse.streams import writing
@@ -81,13 +81,10 @@ def _print(verdicts: Sequence[ModelVerdict], located: Sequence[Located]) -> None
 
 
 def _print_json(a: Path, b: Path, verdicts: Sequence[ModelVerdict], located: Sequence[Located]) -> None:
-    from normfuse.report.json_report import to_json
-
     data = {
         "a": str(a),
         "b": str(b),
         "verdicts": [dataclasses.asdict(verdict) for verdict in verdicts],
         "located": [dataclasses.asdict(found) for found in located],
     }
-    with writing():
-        sys.stdout.write(to_json(data))
+    print_json(data)

@@ -119,7 +119,7 @@ def regroup(array: Array, source: Sequence[Dim], target: Sequence[Dim]) -> Array
         else:
             full += [int(d) for d in left]
             result += [int(d) for d in right]
-    if math.prod(full) > MAX_ELEMENTS:
+    if math.prod(full) > MAX_ELEMENTS or math.prod(full) != math.prod(result):
         return None
     return np.broadcast_to(array, full).reshape(result)
 

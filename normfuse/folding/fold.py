@@ -19,7 +19,7 @@ from normfuse.folding.chains import Excluded, merge_chains
 from normfuse.folding.constant import fold_constants
 from normfuse.folding.ledger import Ledger
 from normfuse.folding.plan import FoldRecord, Kind, Plan
-from normfuse.folding.reach import Reach
+from normfuse.folding.reach import Reach, is_of_a_norm
 from normfuse.folding.stop import Stop
 from normfuse.graph.facts import Facts
 from normfuse.graph.surgery import remove_orphans
@@ -74,6 +74,8 @@ class _Run:
         folded = False
         for node in nodes:
             if node.graph is None or not (_is_norm(node) or promising(node)):
+                continue
+            if is_of_a_norm(self.facts, node):
                 continue
             plan = find(self.facts, node)
             if isinstance(plan, Stop):

@@ -23,6 +23,9 @@ NORMS = frozenset({
     "SkipSimplifiedLayerNormalization", "InstanceNormalization", "GroupNormalization", "GroupNorm",
 })  # fmt: skip
 """The affine behind one of these is that norm's own."""
+_VIEWS = frozenset({"Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze", "Identity"})
+_ROOTS = frozenset({"Sqrt"})
+_MAX_VIEWS, _MAX_SHIFTS = 4, 2
 
 
 @dataclass(frozen=True)
@@ -110,3 +113,42 @@ class Reach:
         if linear.is_linear(node):
             return linear.may_take(self._facts, node, value)
         return layout.is_layout(node) or elementwise.data_of(self._facts, node) is value
+
+
+def is_of_a_norm(facts: Facts, node: ir.Node) -> bool:
+    """Whether an affine is the scale and shift of a norm, as a target writes it.
+
+    Where a norm is said as a view, or as its statistics and a division by their root, its affine is a
+    BatchNormalization of mean 0 and variance 1 behind that; where its epsilon stands beside the deviation, an
+    Add behind a division. It belongs to the norm all the same, or a second run would go on where the first
+    ended.
+    """
+    data = elementwise.data_of(facts, node)
+    producer = None if data is None else data.producer()
+    if producer is not None and _divides_by(producer, NORMS):
+        return True
+    if not _is_bare_norm(node):
+        return False
+    for _ in range(_MAX_VIEWS):
+        if producer is None or producer.op_type not in _VIEWS or producer.inputs[0] is None:
+            break
+        producer = producer.inputs[0].producer()
+    return producer is not None and (producer.op_type in NORMS or _divides_by(producer, _ROOTS))
+
+
+def _is_bare_norm(node: ir.Node) -> bool:
+    """Whether this is a BatchNormalization that only scales and shifts, as targets write it."""
+    epsilon = node.attributes.get("epsilon") if node.op_type == "BatchNormalization" else None
+    return epsilon is not None and epsilon.as_float() == 0
+
+
+def _divides_by(node: ir.Node, operators: frozenset[str]) -> bool:
+    """Whether this divides by what one of the operators computes, scaled or shifted."""
+    divisor = node.inputs[1] if node.op_type == "Div" else None
+    root = None if divisor is None else divisor.producer()
+    for _ in range(_MAX_SHIFTS):
+        if root is None or root.op_type not in ("Add", "Mul"):
+            break
+        producers = [p for v in root.inputs if v is not None and (p := v.producer()) is not None]
+        root = producers[0] if len(producers) == 1 else None
+    return root is not None and root.op_type in operators

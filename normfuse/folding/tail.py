@@ -38,7 +38,7 @@ def turned_back(
     The same with what changes a shape alone, and back.
     """
     first = steps[0].data.producer() if steps else None
-    if first is None or first.op_type not in _TURNS or steps[0].data not in kept:
+    if first is None or not _turns(first) or steps[0].data not in kept:
         return ()
     if any(a.node.outputs[0] is not b.data for a, b in pairwise(steps)):
         return ()
@@ -48,12 +48,16 @@ def turned_back(
     value = output
     while (node := sole_reader(value)) is not None:
         chain.append(node)
-        if node.op_type in _TURNS:
+        if _turns(node):
             return tuple(chain) if _is_inverse(facts, first, node) else ()
         if not _is_elementwise(facts, node):
             return ()
         value = node.outputs[0]
     return ()
+
+
+def _turns(node: ir.Node) -> bool:
+    return node.op_type in _TURNS and node.domain in ("", "ai.onnx")
 
 
 def _is_elementwise(facts: Facts, node: ir.Node) -> bool:

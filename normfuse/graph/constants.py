@@ -18,6 +18,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from normfuse.graph.modest import is_modest
 from normfuse.graph.shapes import Shapes
 
 _ARITHMETIC = ("Abs", "Add", "Div", "Equal", "Exp", "Mul", "Neg", "Pow", "Reciprocal", "Sqrt", "Sub", "Where")
@@ -42,6 +43,7 @@ class Constants:
         )
         self._opset = model.opset_imports.get("", 1)
         self._known: dict[ir.Value, np.ndarray[Any, Any] | None] = {}
+        self._overridden: dict[ir.Value, bool] = {}
 
     def is_overridable(self, value: ir.Value) -> bool:
         """Whether a caller may replace this initializer when running the model."""
@@ -51,6 +53,11 @@ class Constants:
         """Whether `value` would be constant but for an initializer that a caller may override."""
         if value is None or depth > MAX_CHAIN or not self._any_overridable:
             return False
+        if value not in self._overridden:
+            self._overridden[value] = self._reads_overridable(value, depth)
+        return self._overridden[value]
+
+    def _reads_overridable(self, value: ir.Value, depth: int) -> bool:
         if self.is_overridable(value):
             return True
         node = value.producer()
@@ -147,16 +154,17 @@ def _is_plain(value: ir.Value) -> bool:
 
 
 def evaluate(
-    node: ir.Node, arrays: list[np.ndarray[Any, Any] | None], opset: int
+    node: ir.Node, arrays: list[np.ndarray[Any, Any] | None], opset: int, most: int = MAX_ELEMENTS
 ) -> np.ndarray[Any, Any] | None:
     """What `node` computes from constant inputs, by ONNX's reference operators.
 
     arrays: one for each input, None where the input is absent.
-    Returns None when the operator refuses the inputs or its result would be larger than `MAX_ELEMENTS`.
+    Returns None when the operator refuses the inputs, its result would have more than `most` elements, or it
+    would take too long.
     """
     from onnx.reference import ReferenceEvaluator
 
-    if node.op_type in ("Expand", "ConstantOfShape", "Tile") and not _is_modest(arrays):
+    if not is_modest(node, arrays, most):
         return None
     names = ["" if array is None else f"i{k}" for k, array in enumerate(arrays)]
     proto = onnx.helper.make_node(node.op_type, names, ["o"])
@@ -175,15 +183,6 @@ def evaluate(
     except (ValueError, TypeError, IndexError, RuntimeError, AttributeError, KeyError, ZeroDivisionError):
         return None  # the reference operators raise all of these for inputs that are not legal
     return np.asarray(result)
-
-
-def _is_modest(arrays: list[np.ndarray[Any, Any] | None]) -> bool:
-    """Whether the operator's last operand, a shape or a number of repeats, makes no huge tensor."""
-    target = arrays[-1]
-    if target is None:
-        return False
-    data = arrays[0].size if arrays[0] is not None and len(arrays) > 1 else 1
-    return 0 <= data * math.prod(int(d) for d in target.reshape(-1)) <= MAX_ELEMENTS
 
 
 def _element_type(array: np.ndarray[Any, Any]) -> int:

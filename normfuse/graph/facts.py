@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from normfuse.graph.constants import Constants
 from normfuse.graph.names import Names
+from normfuse.graph.scopes import graphs, inner
 from normfuse.graph.shapes import Shapes, infer
 
 
@@ -28,7 +29,12 @@ class Facts:
         self.constants = Constants(model, self.shapes)
         self.names = Names(model)
         self.orphans: dict[ir.Value, None] = {}
+        self._nested = next(inner(model.graph), None) is not None
         self.made: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
+
+    def graphs(self) -> list[ir.Graph]:
+        """The main graph and the bodies in it; a rewrite may remove bodies, and adds none."""
+        return graphs(self.model) if self._nested else [self.model.graph]
 
     @property
     def opset(self) -> int:

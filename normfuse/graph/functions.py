@@ -6,25 +6,41 @@ there are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass
 
 Holds = Callable[[ir.Node], bool]
+MAX_NODES = 1_000_000
 
 
 def inlined(model: ir.Model, holds: Holds) -> ir.Model | None:
     """A copy in which every function with a node that `holds`, called directly or not, is inlined.
 
-    Returns None when there is no such function.
+    Returns None when there is no such function, or when that would make a model of more than `MAX_NODES`.
     """
     wanted = _holding(model, holds)
-    if not wanted:
+    if not wanted or _inlined_nodes(model, wanted) > MAX_NODES:
         return None
     copy = model.clone()
     InlinePass(criteria=lambda function: function.identifier() in wanted)(copy)
     return copy
+
+
+def _inlined_nodes(model: ir.Model, wanted: set[ir.OperatorIdentifier]) -> int:
+    """How many nodes there would be: functions that call functions can grow without bounds."""
+    sizes: dict[ir.OperatorIdentifier, int] = {}
+
+    def size(key: ir.OperatorIdentifier) -> int:
+        if key not in sizes:
+            sizes[key] = total(model.functions[key].all_nodes())
+        return sizes[key]
+
+    def total(nodes: Iterable[ir.Node]) -> int:
+        return sum(size(n.op_identifier()) if n.op_identifier() in wanted else 1 for n in nodes)
+
+    return total(model.graph.all_nodes())
 
 
 def _holding(model: ir.Model, holds: Holds) -> set[ir.OperatorIdentifier]:

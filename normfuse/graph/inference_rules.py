@@ -7,6 +7,7 @@ rests on them would be wrong, so they are registered again, corrected:
     Slice(x[N], 0, 100)          the library says [100]; it is [?], since N may be smaller
     Expand(x, unknown target)    the library says nothing; the rank is known, and so are dimensions above 1
     Cast(300, to=uint8)          the library goes on with 300; it is 44
+    ReduceProd([H, W])           the library says nothing of what it holds; it is H*W
     Squeeze(x[A, 4, 1])          the library says [A, 4]; it is [4] where A is 1
     Unique(x[A, 4], axis=0)      the library says one dimension
 """
@@ -22,6 +23,8 @@ from onnx_shape_inference import ShapeInferenceContext, registry
 _Rule = Callable[[ShapeInferenceContext, ir.Node], None]
 _Dim = int | ir.SymbolicDim
 
+_FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16})
+_ARITHMETIC = ("Add", "Sub", "Mul", "Div", "Pow")
 _HOLD_SIZES = frozenset({ir.DataType.INT64, ir.DataType.INT32, ir.DataType.FLOAT, ir.DataType.DOUBLE})
 BROADCASTING = (
     *("Add", "Sub", "Mul", "Div", "Pow", "Mod", "Max", "Min", "Sum", "Mean", "PRelu", "Where"),
@@ -36,9 +39,12 @@ def register() -> None:
     registry.collect()
     for op_type in BROADCASTING:
         _correct(op_type, _broadcast_again)
+    for op_type in _ARITHMETIC:
+        _prefer(op_type, _unchanged)
     _correct("Slice", _slice_again)
     _correct("Expand", _expand_again)
     registry.register("", "Cast", since_version=1)(_cast)
+    _correct("ReduceProd", _product_too)
     _correct("Squeeze", _squeeze_again)
     _correct("Unique", _unique_again)
 
@@ -48,6 +54,58 @@ def _correct(op_type: str, correction: _Rule) -> None:
         rule = registry.get("", op_type, version)
         if rule is not None:
             registry.register("", op_type, since_version=version)(_followed_by(rule, correction))
+
+
+def _prefer(op_type: str, quick: Callable[[ShapeInferenceContext, ir.Node], bool]) -> None:
+    for version in set(registry.version_boundaries("", op_type)):
+        rule = registry.get("", op_type, version)
+        if rule is not None:
+            registry.register("", op_type, since_version=version)(_unless(quick, rule))
+
+
+def _unless(quick: Callable[[ShapeInferenceContext, ir.Node], bool], rule: _Rule) -> _Rule:
+    def either(context: ShapeInferenceContext, node: ir.Node) -> None:
+        if not quick(context, node):
+            rule(context, node)
+
+    return either
+
+
+def _unchanged(context: ShapeInferenceContext, node: ir.Node) -> bool:
+    """Two operands of floats, one of which has the shape of the result: most of a model, so it is quick.
+
+    The other broadcasts into it, dimension by dimension the same or 1. Anything else is left to the rules.
+    """
+    if len(node.inputs) != 2 or len(node.outputs) != 1:
+        return False
+    a, b = node.inputs
+    if a is None or b is None or a.shape is None or b.shape is None or a.dtype not in _FLOATS:
+        return False
+    left, right = a.shape.dims, b.shape.dims
+    larger, dims, others = (a, left, right) if len(left) >= len(right) else (b, right, left)
+    if not _absorbs(dims, others):
+        if len(left) != len(right) or not _absorbs(right, left):
+            return False
+        larger = b
+    out = node.outputs[0]
+    if out.shape is not None or larger.shape is None or context.get_symbolic_value(a) is not None:
+        return False
+    out.shape = larger.shape
+    context.set_dtype(out, a.dtype)
+    return True
+
+
+def _absorbs(dims: Sequence[_Dim], others: Sequence[_Dim]) -> bool:
+    """Whether operands of these shapes, the first no shorter, have a result of the first."""
+    for dim, other in zip(reversed(dims), reversed(others), strict=False):
+        if other is dim or other == 1:
+            continue
+        if isinstance(dim, int) or isinstance(other, int):
+            if dim != other:
+                return False
+        elif dim.value is None or dim.value != other.value:
+            return False
+    return True
 
 
 def _followed_by(rule: _Rule, correction: _Rule) -> _Rule:
@@ -109,6 +167,28 @@ def _cast(context: ShapeInferenceContext, node: ir.Node) -> None:
     known = context.get_symbolic_value(data)
     if known is not None and target in _HOLD_SIZES:
         context.set_symbolic_value(out, known)
+
+
+def _product_too(context: ShapeInferenceContext, node: ir.Node) -> None:
+    """The product of all of a list of sizes: the number of elements that a sum is divided by."""
+    data, out = node.inputs[0], node.outputs[0]
+    if data is None or data.shape is None or len(data.shape) != 1 or out.shape is None:
+        return
+    known = context.get_symbolic_value(data)
+    if known is None or data.shape[0] == 0 or not _reduces_everything(node):
+        return
+    product = known[0]
+    for size in known[1:]:
+        product = product * size
+    context.set_symbolic_value(out, [product])
+
+
+def _reduces_everything(node: ir.Node) -> bool:
+    """Whether a reduction of a vector leaves one number."""
+    if len(node.inputs) < 2 or node.inputs[1] is None:
+        return not node.attributes.get_int("noop_with_empty_axes", 0) or "axes" in node.attributes
+    axes = ir.convenience.get_const_tensor(node.inputs[1])
+    return axes is not None and axes.size > 0
 
 
 def _squeeze_again(_: ShapeInferenceContext, node: ir.Node) -> None:

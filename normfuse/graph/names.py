@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
+from normfuse.graph.scopes import graphs, inner
+
 
 class Names:
     """All names of values and nodes of a model, its subgraphs and functions included."""
@@ -17,10 +19,10 @@ class Names:
     def __init__(self, model: ir.Model) -> None:
         self._values: set[str] = set()
         self._nodes: set[str] = set()
-        graphs: list[ir.Graph | ir.Function] = [model.graph, *model.graph.subgraphs()]
+        every: list[ir.Graph | ir.Function] = [*graphs(model)]
         for function in model.functions.values():
-            graphs += [function, *function.graph.subgraphs()]
-        for graph in graphs:
+            every += [function, *inner(function)]
+        for graph in every:
             self._add(v.name for v in graph.inputs)
             if isinstance(graph, ir.Graph):
                 self._add(graph.initializers)

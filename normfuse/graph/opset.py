@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import onnx_ir as ir
 
+_RESIZE_OPSET = 11
 _CONVERTER_LOGS = ("onnxscript", "onnx_ir", "onnx")
 
 
@@ -38,7 +39,7 @@ def raised(model: ir.Model, version: int, *, allow_insertions: bool) -> ir.Model
         return None
     if not allow_insertions and _operators(copy) != _operators(model):
         return None
-    if _interface(copy) != _interface(model):
+    if _interface(copy) != _interface(model) or not _sample_as_before(copy, model):
         return None
     _restore_interface(copy, model)
     _restore_metadata(copy, model)
@@ -49,6 +50,37 @@ def _operators(model: ir.Model) -> Counter[tuple[str, str]]:
     """How often each operator occurs, constants aside: axes that become an input need one."""
     nodes = (n for n in ir.traversal.RecursiveGraphIterator(model.graph) if n.op_type != "Constant")
     return Counter((n.domain, n.op_type) for n in nodes)
+
+
+def _sample_as_before(copy: ir.Model, model: ir.Model) -> bool:
+    """Whether every Resize still reads the pixels that it read; states it where the default has changed.
+
+    Up to opset 10, Resize and Upsample sample at output / scale, rounded down; from 11 on the default takes
+    the middles of pixels. onnxruntime rounds up where an old one makes the image smaller: no mode says that.
+    """
+    if int(model.opset_imports.get("", 1)) >= _RESIZE_OPSET:
+        return True
+    known = {n.outputs[0].name: n for n in ir.traversal.RecursiveGraphIterator(copy.graph) if n.outputs}
+    for old in ir.traversal.RecursiveGraphIterator(model.graph):
+        if old.op_type not in ("Resize", "Upsample") or old.domain not in ("", "ai.onnx"):
+            continue
+        new = known.get(old.outputs[0].name)
+        is_nearest = old.attributes.get_string("mode", "nearest") == "nearest"
+        if new is None or new.op_type != "Resize" or (is_nearest and not _enlarges(old)):
+            return False
+        new.attributes.add(ir.AttrString("coordinate_transformation_mode", "asymmetric"))
+        if is_nearest:
+            new.attributes.add(ir.AttrString("nearest_mode", "floor"))
+    return True
+
+
+def _enlarges(resize: ir.Node) -> bool:
+    """Whether no scale of a Resize-10 or an Upsample is below 1, as far as that is known."""
+    scales = list(resize.attributes.get_floats("scales", ()))
+    if not scales and len(resize.inputs) > 1 and resize.inputs[1] is not None:
+        tensor = ir.convenience.get_const_tensor(resize.inputs[1])
+        scales = [] if tensor is None else [float(k) for k in tensor.numpy().reshape(-1)]
+    return bool(scales) and min(scales) >= 1
 
 
 def _interface(model: ir.Model) -> list[str | None]:

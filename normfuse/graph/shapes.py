@@ -22,9 +22,11 @@ import onnx_ir as ir
 import onnx_shape_inference
 
 from normfuse.graph import inference_rules
+from normfuse.graph.scopes import graphs
 
 Dim = int | str
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CONTENTS = onnx_shape_inference.SYM_DATA_KEY
 _log = logging.getLogger(__name__)
 
 
@@ -75,10 +77,12 @@ def infer(model: ir.Model) -> Shapes:
     """Infer the shapes of all values of `model`, its subgraphs included, without changing it."""
     inference_rules.register()
     values = list(_values(model))
-    saved = [(v, v.type, v.shape, v.const_value, dict(v.metadata_props)) for v in values]
+    saved = [(v, v.type, v.shape, v.const_value) for v in values]
+    # What a file says of the contents of integer tensors is not believed.
+    claimed = [(v, text) for v in values if (text := v.metadata_props.pop(_CONTENTS, None)) is not None]
     overridable = _overridable(model)
     try:
-        _prepare(model, values)
+        _prepare(values)
         for value in overridable:  # what a caller may override is not known
             value.const_value = None
         try:
@@ -91,11 +95,18 @@ def infer(model: ir.Model) -> Shapes:
             _infer_with_onnx(model, values)
         return _collect(values)
     finally:
-        for value, type_, shape, constant, props in saved:
-            value.type, value.shape, value.const_value = type_, shape, constant
-            value.metadata_props.clear()
-            value.metadata_props.update(props)
-            value.meta.pop(onnx_shape_inference.SYM_DATA_KEY, None)
+        _restore(saved)
+        for value, text in claimed:
+            value.metadata_props[_CONTENTS] = text
+
+
+def _restore(saved: Iterable[tuple[ir.Value, ir.TypeProtocol | None, ir.Shape | None,
+                                   ir.TensorProtocol | None]]) -> None:  # fmt: skip
+    for value, type_, shape, constant in saved:
+        value.type, value.shape = type_, shape
+        if value.const_value is not constant:
+            value.const_value = constant
+        value.metadata_props.pop(_CONTENTS, None)
 
 
 def _overridable(model: ir.Model) -> list[ir.Value]:
@@ -106,7 +117,7 @@ def _overridable(model: ir.Model) -> list[ir.Value]:
 
 def _values(model: ir.Model) -> Iterator[ir.Value]:
     seen: set[ir.Value] = set()
-    for graph in itertools.chain([model.graph], model.graph.subgraphs()):
+    for graph in graphs(model):
         inner = (out for node in graph for out in node.outputs)
         for value in itertools.chain(graph.inputs, graph.initializers.values(), inner):
             if value not in seen:
@@ -114,7 +125,7 @@ def _values(model: ir.Model) -> Iterator[ir.Value]:
                 yield value
 
 
-def _prepare(model: ir.Model, values: list[ir.Value]) -> None:
+def _prepare(values: list[ir.Value]) -> None:
     """Forget what files claim of inner values, and give each nameless dimension a name of its own."""
     fresh = itertools.count()
     taken = {str(d) for v in values if v.shape is not None for d in v.shape}
@@ -149,7 +160,7 @@ def _collect(values: list[ir.Value]) -> Shapes:
             shapes.set(value, named, value.dtype)
         elif value.dtype is not None:
             shapes._dtypes[value] = value.dtype
-        known = value.metadata_props.get(onnx_shape_inference.SYM_DATA_KEY)
+        known = value.metadata_props.get(_CONTENTS)
         if known is not None:
             elements = json.loads(known)
             if isinstance(elements, list) and all(isinstance(e, int | str) for e in elements):

@@ -6,13 +6,14 @@ what it has not rewritten.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from normfuse.graph.facts import Facts
+from normfuse.graph.scopes import bodies
 
 
 def add_constant(facts: Facts, array: np.ndarray[Any, Any], wish: str) -> ir.Value:
@@ -22,7 +23,7 @@ def add_constant(facts: Facts, array: np.ndarray[Any, Any], wish: str) -> ir.Val
     node when the model is, so that the inputs stay what they were.
     """
     graph = facts.model.graph
-    tensor = ir.tensor(np.ascontiguousarray(array), name=facts.names.value(wish))
+    tensor = ir.tensor(np.asarray(array, order="C"), name=facts.names.value(wish))
     value = ir.Value(name=tensor.name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype),
                      const_value=tensor)  # fmt: skip
     graph.register_initializer(value)
@@ -82,25 +83,42 @@ def _take_over(facts: Facts, old: ir.Value, new: ir.Value) -> None:
 
 def remove_dead(facts: Facts, nodes: Iterable[ir.Node], keep: Iterable[ir.Node] = ()) -> int:
     """Remove the given nodes and their producers as far as nothing uses them; returns how many went."""
-    kept = set(keep)
-    queue, removed = list(nodes), 0
+    dead = _dead(facts, nodes, frozenset(keep))
+    members: dict[ir.Graph | ir.Function, list[ir.Node]] = {}
+    for node in dead:
+        for body in bodies(node):
+            for inside in body.all_nodes():
+                _detach(inside)  # a body that goes no longer reads the values of the scopes around it
+        _detach(node)
+        if node.graph is not None:
+            members.setdefault(node.graph, []).append(node)
+    for graph, gone in members.items():
+        graph.remove(gone)
+    return len(dead)
+
+
+def _dead(facts: Facts, nodes: Iterable[ir.Node], kept: Collection[ir.Node]) -> dict[ir.Node, None]:
+    """Which of the nodes and their producers nothing uses; notes the initializers that they read."""
+    dead: dict[ir.Node, None] = {}
+    gone: set[ir.Node] = set()  # they, and the nodes of their bodies
+    queue = list(nodes)
     while queue:
         node = queue.pop()
-        if node.graph is None or node in kept or any(_is_used(out) for out in node.outputs):
+        if node in gone or node in kept or node.graph is None or any(_is_used(v, gone) for v in node.outputs):
             continue
-        operands = {v for v in node.inputs if v is not None}
-        operands |= {v for graph in _bodies(node) for v in _captured(graph)}
-        for body in _bodies(node):
-            _detach(body)
-        node.graph.remove(node, safe=True)
-        removed += 1
+        dead[node] = None
+        gone.add(node)
+        operands = [v for v in node.inputs if v is not None]
+        for body in bodies(node):
+            gone.update(body.all_nodes())
+            operands += _captured(body)
         for value in operands:
             producer = value.producer()
             if producer is not None:
                 queue.append(producer)
             elif value.is_initializer():
                 facts.orphans[value] = None
-    return removed
+    return dead
 
 
 def remove_orphans(facts: Facts) -> None:
@@ -110,11 +128,11 @@ def remove_orphans(facts: Facts) -> None:
     thousand times, each time at all who read it.
     """
     for value in facts.orphans:
-        remove_unused_initializer(facts, value)
+        remove_unused_initializer(value)
     facts.orphans.clear()
 
 
-def remove_unused_initializer(facts: Facts, value: ir.Value) -> None:
+def remove_unused_initializer(value: ir.Value) -> None:
     """Remove an initializer that nothing uses, unless callers see it as an input."""
     graph = value.graph
     if graph is None or not value.is_initializer() or value.uses() or value.is_graph_output():
@@ -124,24 +142,14 @@ def remove_unused_initializer(facts: Facts, value: ir.Value) -> None:
     del graph.initializers[value.name]
 
 
-def _is_used(value: ir.Value) -> bool:
-    return bool(value.uses()) or value.is_graph_output()
+def _is_used(value: ir.Value, gone: Collection[ir.Node]) -> bool:
+    """Whether something else than nodes that go needs a value."""
+    return value.is_graph_output() or any(use.node not in gone for use in value.uses())
 
 
-def _bodies(node: ir.Node) -> list[ir.Graph]:
-    bodies: list[ir.Graph] = []
-    for attribute in node.attributes.values():
-        if attribute.type == ir.AttributeType.GRAPH:
-            bodies.append(attribute.as_graph())
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            bodies.extend(attribute.as_graphs())
-    return bodies
-
-
-def _detach(body: ir.Graph) -> None:
-    """Let the nodes of a body that goes no longer read the values of the scopes around it."""
-    for node in body.all_nodes():
-        for k in range(len(node.inputs)):
+def _detach(node: ir.Node) -> None:
+    for k, value in enumerate(node.inputs):
+        if value is not None:
             node.replace_input_with(k, None)
 
 
@@ -154,17 +162,19 @@ def _captured(graph: ir.Graph) -> set[ir.Value]:
     return found
 
 
-def is_read_by_body(value: ir.Value, graph: ir.Graph | ir.Function | None) -> bool:
-    """Whether the body of an If, Loop or Scan captures a value of `graph`."""
-    return any(use.node.graph is not graph for use in value.uses())
-
-
 def supersede(facts: Facts, old: ir.Value, new: ir.Value) -> None:
     """Let an existing value `new` stand wherever `old` stood, under the name of the old.
 
     Unlike `reroute` the name survives even where it is no output of the graph; nothing is removed.
     """
     _take_over(facts, old, new)
+
+
+def displace(facts: Facts, old: ir.Value, new: ir.Value) -> int:
+    """`supersede`, and then remove what computed `old`; returns how many nodes were removed."""
+    producer = old.producer()
+    supersede(facts, old, new)
+    return 0 if producer is None else remove_dead(facts, [producer])
 
 
 def rename(facts: Facts, value: ir.Value, wish: str) -> None:
@@ -184,7 +194,7 @@ def set_constant(facts: Facts, node: ir.Node, index: int, array: np.ndarray[Any,
     shared = is_shared(old)
     if old is not None and old.is_initializer() and not shared and not facts.constants.is_overridable(old):
         before = 0 if old.const_value is None else old.const_value.nbytes
-        tensor = ir.tensor(np.ascontiguousarray(array), name=old.name)
+        tensor = ir.tensor(np.asarray(array, order="C"), name=old.name)
         old.const_value, old.shape = tensor, ir.Shape(array.shape)
         old.dtype = tensor.dtype
         facts.constants.forget(old)
@@ -197,7 +207,7 @@ def set_constant(facts: Facts, node: ir.Node, index: int, array: np.ndarray[Any,
     if producer is not None:
         remove_dead(facts, [producer])
     else:
-        remove_unused_initializer(facts, old)
+        remove_unused_initializer(old)
     return int(array.nbytes) if shared else 0
 
 

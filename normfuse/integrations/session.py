@@ -14,6 +14,7 @@ import hashlib
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -72,8 +73,6 @@ def cache_folder() -> Path:
 
 
 def _with_providers(options: Options, providers: Sequence[Provider] | None) -> Options:
-    from dataclasses import replace
-
     names = [p if isinstance(p, str) else p[0] for p in providers or ["CPUExecutionProvider"]]
     return replace(options, providers=tuple(name.removesuffix(_SUFFIX).lower() for name in names))
 

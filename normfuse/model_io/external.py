@@ -16,6 +16,8 @@ import onnx_ir as ir
 from normfuse.errors import InputError
 from normfuse.model_io.slots import slots
 
+_SHOWN = 100  # letters of a location that is too long
+
 
 class MappedTensor(ir.ExternalTensor):
     """An external tensor whose file, offset and length have been checked.
@@ -114,7 +116,11 @@ class _Resolver:
             raise InputError(
                 f"{place} is a link out of the model's folder: {location!r} leads to {str(file)!r}"
             )
-        if not file.is_file():
+        try:
+            found = file.is_file()
+        except OSError as error:  # the name is too long, or a folder on the way may not be entered
+            raise InputError(f"{place} cannot be read: {error.strerror}: {location[:_SHOWN]!r}") from error
+        if not found:
             kind = "is not a file" if file.exists() else "is missing"
             raise InputError(
                 f"{place} {kind}: {str(folder / location)!r}",

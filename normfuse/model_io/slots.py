@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
+from normfuse.graph.scopes import graphs, inner
+
 
 @dataclass(frozen=True)
 class Slot:
@@ -22,12 +24,12 @@ class Slot:
 
 def slots(model: ir.Model) -> Iterator[Slot]:
     """All tensors of the model, in the order in which they are stored."""
-    for graph in model.graphs():
+    for graph in graphs(model):
         yield from _initializers(graph)
         yield from _attributes(graph)
     for function in model.functions.values():
         yield from _attributes(function)
-        for graph in function.subgraphs():
+        for graph in inner(function):
             yield from _initializers(graph)
             yield from _attributes(graph)
 
@@ -44,8 +46,8 @@ def _initializers(graph: ir.Graph) -> Iterator[Slot]:
 
 def _attributes(nodes: Iterable[ir.Node]) -> Iterator[Slot]:
     for node in nodes:
-        for name, attribute in list(node.attributes.items()):
-            if attribute.is_ref() or attribute.type is not ir.AttributeType.TENSOR:
+        for name, attribute in list(node.attributes.data.items()):
+            if attribute.type is not ir.AttributeType.TENSOR or attribute.is_ref():
                 continue
 
             def put(tensor: ir.TensorProtocol, node: ir.Node = node, name: str = name) -> None:

@@ -26,6 +26,7 @@ _FIELDS: dict[int, tuple[str, int]] = {
     _T.STRING: ("string_data", 1),
 }
 _BYTE_OR_MORE = 8
+_MOST_DIGITS = 19  # of 2^63
 
 
 def check_tensor(tensor: onnx.TensorProto, where: str) -> None:
@@ -82,6 +83,8 @@ def _check_external(tensor: onnx.TensorProto, dtype: ir.DataType, place: str) ->
             raise InputError(f"{place} has the {key} {text!r}, which is not a number")
         if text.startswith("-"):
             raise InputError(f"{place} has the negative {key} {text}")
+        if len(text) > _MOST_DIGITS:
+            raise InputError(f"{place} has the {key} {text[:_MOST_DIGITS]}…, which no file reaches")
 
 
 def tensors_of(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:

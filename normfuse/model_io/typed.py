@@ -11,6 +11,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from normfuse.errors import InputError
+from normfuse.graph.scopes import graphs
 
 # Inputs that must share the type of the first, in the standard domain, and the opset from which on they must.
 # RMSNormalization allows its scale another type, so it is not here.
@@ -21,7 +22,7 @@ _STANDARD = ("", "ai.onnx")
 def check_types(model: ir.Model, where: str) -> None:
     """Raise `InputError` for a norm whose input and scale or bias are known to differ in type."""
     opset = model.opset_imports.get("") or model.opset_imports.get("ai.onnx") or 0
-    for graph in model.graphs():
+    for graph in graphs(model):
         for node in graph:
             since = _SAME_TYPE.get(node.op_type)
             if since is not None and node.domain in _STANDARD and opset >= since:

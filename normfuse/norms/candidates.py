@@ -39,6 +39,8 @@ def _chain(facts: Facts, reduction: ir.Node) -> Iterator[ir.Value]:
 
 def _single_source(facts: Facts, node: ir.Node) -> ir.Value | None:
     """The one run-time value of which a node computes a multiple or a power."""
+    if node.domain not in ("", "ai.onnx"):
+        return None
     if node.op_type in _UNARY and node.inputs:
         return node.inputs[0]
     if node.op_type in ("Mul", "Div"):
@@ -55,7 +57,7 @@ def _origin(facts: Facts, value: ir.Value | None) -> ir.Value | None:
     """The value itself, before operators that change nothing."""
     for _ in range(_MAX_STEPS):
         node = None if value is None else value.producer()
-        if node is None or node.op_type not in ("Identity", "Cast") or not node.inputs:
+        if node is None or node.domain not in ("", "ai.onnx") or node.op_type not in ("Identity", "Cast"):
             return value
         if facts.shapes.dtype(node.inputs[0]) != facts.shapes.dtype(value):
             return value

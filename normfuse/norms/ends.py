@@ -11,13 +11,14 @@ A value inside that is used outside keeps its producers; then the work must stil
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import onnx_ir as ir
 
 from normfuse.algebra.operators import REDUCTIONS
 from normfuse.algebra.walk import Walk
 from normfuse.norms.families import spelled_nodes
+from normfuse.norms.norm import Norm
 
 _SHAPES = frozenset({"Shape", "Size"})
 _SHAPE_ARITHMETIC = frozenset(
@@ -29,9 +30,9 @@ _SHAPE_ARITHMETIC = frozenset(
 _MAX_SHAPE_CHAIN = 10
 
 
-def choose(found: Walk, possible: Collection[ir.Value]) -> list[ir.Value]:
-    """The ends, among the possible ones, that must exist as values, in graph order."""
-    possible = [v for v in possible if not _reduces_an_end(found, v, possible)]
+def choose(found: Walk, norms: Mapping[ir.Value, Norm]) -> list[ir.Value]:
+    """The ends, among those that are normalizations, that must exist as values, in graph order."""
+    possible = {v for v, norm in norms.items() if not _reduces_an_end(found, v, norm, norms)}
     leads = _leading(found, possible)
     chosen: list[ir.Value] = []
     for value in found.traced:
@@ -42,12 +43,11 @@ def choose(found: Walk, possible: Collection[ir.Value]) -> list[ir.Value]:
     return chosen
 
 
-def _reduces_an_end(found: Walk, value: ir.Value, possible: Collection[ir.Value]) -> bool:
+def _reduces_an_end(found: Walk, value: ir.Value, norm: Norm, possible: Collection[ir.Value]) -> bool:
     """Whether an end is the start of a further norm: n - mean(n) of a normalized n is n itself."""
-    return any(
-        node.op_type in REDUCTIONS and any(v in possible for v in node.inputs)
-        for node in spelled_nodes(found, value, found.source or found.base)
-    )
+    source = found.source or found.base
+    nodes = norm.spelled if norm.input is source else spelled_nodes(found, value, source)
+    return any(n.op_type in REDUCTIONS and any(v in possible for v in n.inputs) for n in nodes)
 
 
 def _leading(found: Walk, possible: Collection[ir.Value]) -> set[ir.Value]:
@@ -70,7 +70,7 @@ def _reads_base(found: Walk, end: ir.Value, chosen: frozenset[ir.Value]) -> bool
     return any(v in (found.base, found.source) for node in nodes for v in node.inputs if v is not None)
 
 
-def escaping(found: Walk, ends: Collection[ir.Value], spelled: Iterable[ir.Node]) -> set[ir.Node]:
+def escaping(ends: Collection[ir.Value], spelled: Iterable[ir.Node]) -> set[ir.Node]:
     """Nodes of a site that must stay because something outside of it reads them."""
     nodes = list(spelled)
     dead: set[ir.Node] = set()

@@ -50,6 +50,8 @@ def classify(facts: Facts, found: Walk, value: ir.Value, form: Form) -> Norm | R
     placed = place(found.frame, view, form)
     if placed is None:
         return Rejection(form.kind, "no-fused-operator", "part of a dimension is normalized")
+    if 0 in placed.shape:
+        return Rejection(form.kind, "no-fused-operator", "the tensor is empty")
     kind, axes = _family(form, placed, _is_per_channel(facts, found, view, nodes))
     rejected = _unsayable(kind, placed, axes)
     if rejected is not None:
@@ -119,7 +121,8 @@ def _is_instance_norm(form: Form, placed: Placed, per_channel: bool) -> bool:
 def _is_one_group(form: Form, placed: Placed) -> bool:
     """A GroupNorm with a single group: all but the first dimension, with a scale for each channel.
 
-    In 3-D with known sizes it is a LayerNorm whose scale is expanded.
+    In 3-D with known sizes it is a LayerNorm whose scale is expanded; where sizes are not known it is one
+    even without any scale, as a LayerNorm would need one of all the sizes.
     """
     behind = frozenset(range(1, len(placed.shape)))
     dynamic = not all(isinstance(n, int) for n in placed.shape[1:])
@@ -129,7 +132,7 @@ def _is_one_group(form: Form, placed: Placed) -> bool:
         and not form.deviation_epsilon
         and len(behind) > 1
         and placed.normalized == behind - placed.ones
-        and placed.affine == {1}
+        and (placed.affine == {1} or (dynamic and not placed.affine))
         and isinstance(placed.shape[1], int)
     )
 

@@ -8,6 +8,7 @@ the variance, so an RMSNorm of a centred value is only taken where the whole is 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -15,6 +16,8 @@ import numpy as np
 import onnx_ir as ir
 
 from normfuse.algebra.coefficient import Coefficient
+from normfuse.algebra.frame import Traced
+from normfuse.algebra.memory import Memory
 from normfuse.algebra.operators.layout import LAYOUT
 from normfuse.algebra.walk import Ending, Walk, node_order, walk
 from normfuse.graph.facts import Facts
@@ -25,6 +28,7 @@ from normfuse.norms.forms import Form, NearMiss, has_root, recognise
 from normfuse.norms.group_operator import from_operator
 from normfuse.norms.norm import Norm
 from normfuse.norms.refusal import Refusal
+from normfuse.norms.statistics import statistics_read
 from normfuse.norms.surroundings import downstream, is_over_one_element, leads_to_a_root
 
 # Endings that tell why a chain which looked like a normalization is none, best first.
@@ -53,11 +57,35 @@ class Findings:
 
 @dataclass(frozen=True)
 class _Judged:
-    """A walk with what each of its values was judged to be."""
+    """A walk with what each of its values was judged to be.
+
+    What follows from it is found once: thousands of reductions may read one value.
+    """
 
     walk: Walk
     norms: dict[ir.Value, Norm]
     rejected: dict[ir.Value, Rejection | NearMiss]
+
+    @functools.cached_property
+    def ends(self) -> list[ir.Value]:
+        """The values that must exist as outputs of fused norms."""
+        return choose(self.walk, self.norms)
+
+    @functools.cached_property
+    def spelled(self) -> dict[ir.Node, None]:
+        """The nodes that compute them, in the order of the ends."""
+        return dict.fromkeys(n for end in self.ends for n in self.norms[end].spelled)
+
+    @functools.cached_property
+    def nodes(self) -> frozenset[ir.Node]:
+        """All nodes that the walk has seen."""
+        inside = {p for v in self.walk.traced if (p := v.producer()) is not None}
+        return frozenset(inside | {e.node for e in self.walk.endings})
+
+    @functools.cached_property
+    def told(self) -> Refusal | None:
+        """The most telling of the reasons why it is no normalization."""
+        return _best_reason(self)
 
 
 def find(facts: Facts, graph: ir.Graph) -> Findings:
@@ -66,7 +94,7 @@ def find(facts: Facts, graph: ir.Graph) -> Findings:
     for reduction, values in bases(facts, graph):
         search.consider(reduction, values)
     for node in graph:
-        norm = from_operator(facts, node) if node.op_type == "GroupNormalization" else None
+        norm = from_operator(facts, node)
         if norm is not None:
             search.findings.norms.append(norm)
     found = search.findings
@@ -77,6 +105,7 @@ class _Search:
     def __init__(self, facts: Facts, graph: ir.Graph) -> None:
         self.facts = facts
         self.order = node_order(graph)
+        self.memory = Memory(facts)
         self.findings = Findings()
         self.walked: dict[ir.Value, _Judged | None] = {}
         self.claimed: set[ir.Node] = set()
@@ -97,23 +126,25 @@ class _Search:
             if found is not None:
                 judged.append(found)
         if is_over_one_element(self.facts, reduction):
-            self._refuse_single(reduction)
+            self._refuse(reduction, "normalized-size-1")
+        elif self.facts.shapes.of(values[-1]) is None:
+            self._refuse(reduction, "unknown-shape", f"the rank of {values[-1].name!r} is not known")
         elif reduction not in self.explained:
-            self._explain(reduction, judged)
+            self._explain(judged)
 
-    def _refuse_single(self, reduction: ir.Node) -> None:
+    def _refuse(self, reduction: ir.Node, reason: str, detail: str = "") -> None:
         if reduction not in self.explained and leads_to_a_root(reduction):
             self.explained |= downstream([reduction])
-            self.findings.refusals.append(Refusal("LayerNorm", "normalized-size-1", reduction))
+            self.findings.refusals.append(Refusal("LayerNorm", reason, reduction, detail))
 
     def _judge(self, base: ir.Value) -> _Judged | None:
-        found = walk(self.facts, base, self.order)
+        found = walk(self.facts, base, self.order, self.memory)
         if found is None:
             return None
         norms: dict[ir.Value, Norm] = {}
         rejected: dict[ir.Value, Rejection | NearMiss] = {}
         for value, traced in found.traced.items():
-            verdict = recognise(found.frame, traced.polynomial)
+            verdict = _verdict(found, value, traced)
             if isinstance(verdict, Form):
                 norm = classify(self.facts, found, value, verdict)
                 if isinstance(norm, Norm):
@@ -126,18 +157,32 @@ class _Search:
 
     def _accept(self, found: _Judged, reduction: ir.Node) -> bool:
         """Take the sites of a walk; whether they settle what this reduction is for."""
-        ends = choose(found.walk, found.norms)
-        spelled = list(dict.fromkeys(n for end in ends for n in found.norms[end].spelled))
+        ends, spelled = found.ends, found.spelled
         if reduction not in spelled or any(n in self.claimed for n in spelled):
             return False
         if not any(n.op_type not in FUSED_NORMS and n.op_type not in LAYOUT for n in spelled):
             self.claimed.update(spelled)  # fused already, but for views
             return True
-        kept = escaping(found.walk, ends, sorted(spelled, key=self.order.__getitem__))
+        kept = escaping(ends, sorted(spelled, key=self.order.__getitem__))
+        if kept and len(ends) == 1 and self._take_with_statistics(found, ends[0]):
+            return True
         if not is_worth_it(found.walk, ends, spelled, kept):
             self._refuse_escape(found, ends, kept)
             return True
         self._take(dataclasses.replace(found.norms[end], outside=self._outside(found, end)) for end in ends)
+        return True
+
+    def _take_with_statistics(self, found: _Judged, end: ir.Value) -> bool:
+        """Take a site whose mean or deviation is read outside, if that is all that would have to stay."""
+        norm = found.norms[end]
+        read = statistics_read(found.walk, norm, self.order)
+        producers = {p for value in read.values() if (p := value.producer()) is not None}
+        nodes = sorted({*norm.spelled, *producers}, key=self.order.__getitem__)
+        kept = escaping({end, *read.values()}, nodes) if read else set(nodes)
+        if kept:
+            return False
+        outside = self._outside(found, end)
+        self._take([dataclasses.replace(norm, spelled=tuple(nodes), statistics=read, outside=outside)])
         return True
 
     def _take(self, norms: Iterable[Norm]) -> None:
@@ -146,10 +191,11 @@ class _Search:
             self.findings.norms.append(norm)
 
     def _refuse_escape(self, found: _Judged, ends: list[ir.Value], kept: set[ir.Node]) -> None:
-        self.settled.update(n for end in ends for n in found.norms[end].spelled)
+        spelled = {n for end in ends for n in found.norms[end].spelled}
+        self.settled.update(spelled)
         if not kept or all(n.op_type in FUSED_NORMS for n in kept):
             return
-        read = [n for n in sorted(kept, key=self.order.__getitem__) if _is_read_beside(n, kept)]
+        read = [n for n in sorted(kept, key=self.order.__getitem__) if _is_read_beside(n, spelled)]
         names = ", ".join(repr(n.outputs[0].name) for n in read)
         node = ends[-1].producer()
         assert node is not None
@@ -171,17 +217,27 @@ class _Search:
                     return ending.reason
         return None
 
-    def _explain(self, reduction: ir.Node, judged: list[_Judged]) -> None:
+    def _explain(self, judged: list[_Judged]) -> None:
         """Keep one reason for a reduction that looked like that of a normalization."""
         for found in judged:
-            told = _best_reason(found)
-            nodes = {p for v in found.walk.traced if (p := v.producer()) is not None}
-            nodes |= {e.node for e in found.walk.endings}
-            if told is None or nodes & self.explained or nodes & self.claimed:
+            told = found.told
+            if told is None or not (
+                found.nodes.isdisjoint(self.explained) and found.nodes.isdisjoint(self.claimed)
+            ):
                 continue
-            self.explained |= nodes | downstream(e.node for e in found.walk.endings)
+            self.explained |= found.nodes | downstream(e.node for e in found.walk.endings)
             self.findings.refusals.append(told)
             return
+
+
+def _verdict(found: Walk, value: ir.Value, traced: Traced) -> Form | NearMiss | None:
+    """What the polynomial of a value is, found once for all walks that share it."""
+    state = found.states.get(value)
+    if state is None:
+        return recognise(found.frame, traced.polynomial)
+    if state.verdict is None:
+        state.verdict = (recognise(state.frame, traced.polynomial),)
+    return state.verdict[0]
 
 
 def _best_reason(found: _Judged) -> Refusal | None:
@@ -204,9 +260,12 @@ def _best_reason(found: _Judged) -> Refusal | None:
     return None
 
 
-def _is_read_beside(node: ir.Node, kept: set[ir.Node]) -> bool:
-    """Whether a node that stays is read by something else than nodes that stay for the same reason."""
-    return any(out.is_graph_output() or any(c not in kept for c in out.consumers()) for out in node.outputs)
+def _is_read_beside(node: ir.Node, spelled: set[ir.Node]) -> bool:
+    """Whether a node of a site is read by something else than nodes of the site."""
+    return any(
+        out.is_graph_output() or any(reader not in spelled for reader in out.consumers())
+        for out in node.outputs
+    )
 
 
 def _reads_a_root(found: Walk, node: ir.Node) -> bool:

@@ -20,6 +20,7 @@ import numpy as np
 
 from normfuse.algebra.atoms import (
     ONE,
+    Base,
     Clamp,
     Exponent,
     Magnitude,
@@ -29,15 +30,18 @@ from normfuse.algebra.atoms import (
     Polynomial,
     Power,
     Size,
+    as_whole,
 )
 from normfuse.algebra.coefficient import Coefficient, agree
 from normfuse.algebra.frame import Frame
 from normfuse.algebra.polynomial import Algebra
 from normfuse.norms.norm import Kind
 
-_MINUS_HALF = Fraction(-1, 2)
-_HALF = Fraction(1, 2)
+_MINUS_HALF = as_whole(Fraction(-1, 2))
+_HALF = as_whole(Fraction(1, 2))
 _UNIT = 1
+_SUMS = (Power, Clamp)
+_NO_ROOTS = (Base, Opaque, Size)
 
 
 @dataclass(frozen=True)
@@ -117,11 +121,13 @@ def has_root(algebra: Algebra, p: Polynomial) -> bool:
 def _is_root(algebra: Algebra, number: int, exponent: Exponent) -> bool:
     """Whether a factor is the root of a mean, or of a sum that holds one, or a sum of such roots."""
     atom = algebra.atoms[number]
+    if isinstance(atom, _NO_ROOTS) or (exponent.denominator == 1 and exponent != -1 and type(atom) is Mean):
+        return False
     if exponent == -1 and _is_absolute_mean(algebra, number):
         return True
     if exponent.denominator != 1:
         return isinstance(atom, Mean) or _holds_mean(algebra, number)
-    return isinstance(atom, Power | Clamp) and any(_is_root(algebra, n, e) for m in atom.of for n, e in m)
+    return isinstance(atom, _SUMS) and any(_is_root(algebra, n, e) for m in atom.of for n, e in m)
 
 
 def _is_absolute_mean(algebra: Algebra, number: int) -> bool:
@@ -202,8 +208,7 @@ def _finished(algebra: Algebra, kind: Kind, axes: frozenset[int], factor: Coeffi
 
 
 def _mean_of_base(algebra: Algebra, axes: frozenset[int]) -> int | None:
-    wanted = Mean(((algebra.base, _UNIT),), axes)
-    return next((k for k, atom in enumerate(algebra.atoms) if atom == wanted), None)
+    return algebra.known(Mean(((algebra.base, _UNIT),), axes))
 
 
 def _foreign_term(algebra: Algebra, kind: Kind, axes: frozenset[int], rest: Polynomial) -> NearMiss:
@@ -239,7 +244,7 @@ def _not_a_mean_of_squares(algebra: Algebra, under: Polynomial) -> NearMiss:
 
 def _holds_mean(algebra: Algebra, number: int) -> bool:
     atom = algebra.atoms[number]
-    return isinstance(atom, Power | Clamp) and algebra.contains(atom.of, Mean)
+    return isinstance(atom, _SUMS) and algebra.holds(number, Mean)
 
 
 def _looks(algebra: Algebra, number: int) -> Kind:

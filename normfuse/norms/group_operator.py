@@ -10,11 +10,13 @@ import onnx_ir as ir
 
 from normfuse.algebra.coefficient import simplified
 from normfuse.graph.facts import Facts
-from normfuse.norms.norm import Norm
+from normfuse.norms.norm import Kind, Norm
 
 
 def from_operator(facts: Facts, node: ir.Node) -> Norm | None:
-    """The GroupNorm that a GroupNormalization node computes, or None where its affine is not constant."""
+    """The GroupNorm that a node computes, or None: another operator, or its affine is not constant."""
+    if node.op_type != "GroupNormalization" or node.domain not in ("", "ai.onnx"):
+        return None
     x, output = node.inputs[0], node.outputs[0]
     shape, dtype = facts.shapes.of(x), facts.shapes.dtype(x)
     groups = node.attributes.get_int("num_groups", 0)
@@ -28,4 +30,5 @@ def from_operator(facts: Facts, node: ir.Node) -> Norm | None:
     scale, bias = (simplified(np.repeat(p, shape[1] // p.size).reshape(along)) for p in parameters)
     epsilon = float(np.float32(node.attributes.get_float("epsilon", 1e-5)))
     axes = tuple(range(2, len(shape)))
-    return Norm("GroupNorm", x, output, shape, axes, epsilon, scale, bias, dtype, (node,), groups=groups)
+    kind: Kind = "InstanceNorm" if groups == shape[1] else "GroupNorm"
+    return Norm(kind, x, output, shape, axes, epsilon, scale, bias, dtype, (node,), groups=groups)

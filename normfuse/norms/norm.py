@@ -13,7 +13,8 @@ mean and var are over `axes`. A Norm knows no operator of ONNX; what is emitted 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -44,6 +45,7 @@ class Norm:
     dtype: of x and y; a target rounds scale and bias once, to it.
     spelled: the nodes that computed it, in graph order; those that nothing else needs are removed.
     outside: reason code of an affine that stays outside of the fused core, if one does.
+    statistics: values that something else reads too, by what they are: "mean", "inverse" (of the deviation).
     """
 
     kind: Kind
@@ -59,6 +61,7 @@ class Norm:
     outside: str | None = None
     deviation_epsilon: float = 0.0
     groups: int = 0
+    statistics: Mapping[str, ir.Value] = field(default_factory=dict)
 
     @property
     def size(self) -> tuple[Dim, ...]:

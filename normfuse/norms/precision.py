@@ -10,6 +10,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import onnx_ir as ir
 
@@ -19,6 +21,7 @@ from normfuse.graph.facts import Facts
 from normfuse.norms.forms import Form
 
 _HALF = (ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+_LARGEST = float(np.finfo(np.float32).max)
 _SMALLEST_NORMAL = float(np.finfo(np.float32).tiny)
 
 
@@ -32,7 +35,7 @@ def objection(
     inner = {found.traced[n.outputs[0]].dtype for n in nodes}
     if dtype == ir.DataType.FLOAT and ir.DataType.DOUBLE in inner:
         return "precision", "it is computed in float64"
-    return _of_epsilon(dtype, form) or _of_affine(dtype, form, _constants(facts, found, nodes))
+    return _of_epsilon(dtype, form) or _of_affine(dtype, form, lambda: _constants(facts, found, nodes))
 
 
 def _of_epsilon(dtype: ir.DataType, form: Form) -> tuple[str, str] | None:
@@ -66,14 +69,17 @@ def _constants(facts: Facts, found: Walk, nodes: tuple[ir.Node, ...]) -> list[Ar
     return [a for a in arrays if a is not None and a.size > 1]
 
 
-def _of_affine(dtype: ir.DataType, form: Form, constants: list[Array]) -> tuple[str, str] | None:
+def _of_affine(dtype: ir.DataType, form: Form, constants: Callable[[], list[Array]]
+               ) -> tuple[str, str] | None:  # fmt: skip
     for coefficient in (form.scale, form.bias):
+        if isinstance(coefficient, float) and dtype == ir.DataType.FLOAT and abs(coefficient) <= _LARGEST:
+            continue
         values = np.asarray(coefficient, dtype=np.float64)
         with np.errstate(over="ignore", under="ignore"):
             stored = values.astype(dtype.numpy()).astype(np.float64)
         if not np.all(np.isfinite(stored)):
             return "precision", f"scale or bias would overflow {dtype.name}"
-        if dtype in _HALF and not _agree(stored, values) and not all(_fits(a, dtype) for a in constants):
+        if dtype in _HALF and not _agree(stored, values) and not all(_fits(a, dtype) for a in constants()):
             return "precision", f"scale or bias would be rounded to {dtype.name}"
     return None
 

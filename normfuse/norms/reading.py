@@ -76,7 +76,15 @@ def _read(facts: Facts, found: Walk, node: ir.Node) -> Reading | None:
         return Reading(base, text)
     judged = classify(facts, found, output, verdict) if isinstance(verdict, Form) else verdict
     if isinstance(judged, Norm):
-        return Reading(base, text, judged.kind)
+        return Reading(base, text, judged.kind, detail=_figures(judged))
     if judged.reason not in REASONS:  # a root of a mean, as it stands in every norm
         return Reading(base, text)
     return Reading(base, text, judged.kind, judged.reason, judged.detail)
+
+
+def _figures(norm: Norm) -> str:
+    axes = ", ".join(str(k - len(norm.shape)) for k in norm.axes)
+    epsilon = f"epsilon {norm.epsilon:.9g}"
+    if norm.deviation_epsilon:
+        epsilon += f", and {norm.deviation_epsilon:.9g} beside the deviation"
+    return f"over {'axis' if len(norm.axes) == 1 else 'axes'} {axes}, {epsilon}"

@@ -122,4 +122,4 @@ def _in_float64(facts: Facts, node: ir.Node, known: dict[ir.Value, Array]) -> Ar
         arrays.append(array)
     if node.op_type == "Cast" and facts.shapes.dtype(node.outputs[0]) in _FLOATS:
         return arrays[0] if arrays[0] is None else arrays[0].astype(np.float64)
-    return evaluate(node, arrays, facts.opset)
+    return evaluate(node, arrays, facts.opset, MAX_ELEMENTS)

@@ -66,6 +66,14 @@ def cut_at(original: Model, sites: Sequence[Boundary], sample: Mapping[str, Arra
     return CutModel(original, given, (*(o.name for o in outputs), *extra), proto)
 
 
+def _stored(rewritten: Model, site: Boundary) -> Array:
+    """The value of a site that is a constant in the result."""
+    tensor = rewritten.constant(site.constant)
+    if tensor is None:
+        raise CannotCutError(f"{site.constant!r} is no constant of the result")
+    return rewritten.array(tensor)
+
+
 def trials_beside(
     original: Model, rewritten: Model, sites: Sequence[Boundary], trials: Sequence[Trial], settings: Settings
 ) -> tuple[CutModel, Session | Fresh, list[Trial], list[dict[str, Array]]]:
@@ -73,7 +81,8 @@ def trials_beside(
     wanted = [name for b in sites for name in (b.output, *b.reads) if name in rewritten.main.position]
     try:
         session = open_with_outputs(rewritten, settings, wanted)
-        results = [flat(session.run(trial.feed)) for trial in trials]
+        fixed = {b.output: _stored(rewritten, b) for b in sites if b.constant}
+        results = [{**fixed, **flat(session.run(trial.feed))} for trial in trials]
         cut = cut_at(original, sites, results[0])
         runner = cut.open(settings)
         given = [

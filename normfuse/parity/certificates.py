@@ -14,6 +14,9 @@ from normfuse.parity.settings import Boundary, Settings, on_cpu
 from normfuse.parity.sites import Certificate, Site, certify, cut
 from normfuse.parity.verdict import ModelVerdict, Parity, SiteVerdict
 
+# What the input of a site is called that computes a constant.
+CONSTANTS = "its constants"
+
 
 @dataclass(frozen=True, eq=False)
 class Cuts:
@@ -57,7 +60,9 @@ def certificates(
 
 
 def certify_made(site: Site, maker: SiteMaker, settings: Settings) -> Certificate:
-    """A site on made inputs: the first that the original takes."""
+    """A site on made inputs: the first that the original takes; on nothing where it is a constant."""
+    if site.boundary.constant:
+        return certify(site, [(CONSTANTS, {})], on_cpu(settings))
     found = Certificate(SiteVerdict("inconclusive", detail="no input could be recorded or made"))
     for label, feed in maker.candidates(site):
         found = certify(site, [(label, feed)], settings)

@@ -1,15 +1,15 @@
 """Channel by channel: a fault where the result is small beside the rest of it.
 
-judge.py holds every error against the largest values of the tensor. A channel that a scale of 10⁻⁶ makes small
-has no weight there, and yet a later operator may enlarge it again. So the bound of judge.py is asked for once
-more, with error and sensitivity both taken in one channel c alone, the largest over all other axes:
+judge.py holds every error against the largest values of the tensor. A channel that a scale of 10⁻⁶ makes
+small has no weight there, and yet a later operator may enlarge it again. So the bound of judge.py is asked
+for once more, with error and sensitivity both taken in one channel c alone, the largest over all other axes:
 
     |y - y*|_c  <=  (4 + sqrt(N)) · d_c  +  4u · |y*|_c
 
-Kernels may round a small channel with the error of a large one beside it, and a random nudge may by chance move
-one channel too little. So a channel that misses is only a suspicion. What decides is the replacement evaluated
-in float64, where all that is left of rounding are its stored constants: there, a right rewrite has an error
-of about d_c in every channel, whatever its size.
+Kernels may round a small channel with the error of a large one beside it, and a random nudge may by chance
+move one channel too little. So a channel that misses is only a suspicion. What decides is the replacement
+evaluated in float64, where all that is left of rounding are its stored constants: there, a right rewrite has
+an error of about d_c in every channel, whatever its size.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ from normfuse.parity.certificates import Cuts, by_site, certificates, unproved
 from normfuse.parity.differences import Differences
 from normfuse.parity.floor import Floor
 from normfuse.parity.memory import in_words, limit_of
-from normfuse.parity.model import Model
+from normfuse.parity.model import Model, every_node
 from normfuse.parity.placement import Places, placement, places_of, sentence
 from normfuse.parity.provider_faults import told_apart
-from normfuse.parity.providers import require
+from normfuse.parity.providers import provider_name, require
 from normfuse.parity.record import names_read
 from normfuse.parity.recorder import Recorder
 from normfuse.parity.rollback import guilty
@@ -152,6 +152,8 @@ def _whole(
             note = f"the result is standard ONNX that this onnxruntime does not run ({error}): its new nodes"
             notes.append(f"{note} were run alone, by ONNX's reference evaluator")
             return replace(empty, result="certified-by-site", notes=tuple(notes))
+        if settings.elsewhere and error.kind == NO_KERNEL:
+            return replace(empty, result="not-run", detail=_only_elsewhere(baseline.model, after, settings))
         return _refused(empty, baseline, f"does not load: {error}")
     outcome = run_all(runner, baseline.trials)
     if outcome.refused:
@@ -171,6 +173,18 @@ def _whole(
     result = cast(ModelResult, verdict_of(figures))
     detail = "; ".join(filter(None, (_worst(figures), *(faults if failed else ()))))
     return replace(empty, result=result, outputs=figures, notes=tuple(notes), detail=detail, placement=placed)
+
+
+def _only_elsewhere(before: Model, after: Model, settings: Settings) -> str:
+    """What the result holds that only the providers which it is for can run, and what to do."""
+    known = {(node.domain, node.op_type) for node in every_node(before.proto.graph)}
+    new = {(node.domain, node.op_type) for node in every_node(after.proto.graph)} - known
+    named = ", ".join(sorted(f"{domain}.{kind}" for domain, kind in new if domain)) or "an operator"
+    flags = " ".join(f"--ep {name}" for name in settings.made_for)
+    return (
+        f"the result holds {named}, which onnxruntime's {provider_name(settings.provider)} cannot run:"
+        f" {flags} verifies it there, --no-verify writes it unproven"
+    )
 
 
 def _refused(verdict: ModelVerdict, baseline: Baseline, why: str) -> ModelVerdict:

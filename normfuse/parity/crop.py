@@ -43,12 +43,6 @@ def cropped(sides: Sides, recordings: Sequence[Variant], extents: Sequence[int] 
     return list(recordings)
 
 
-def least(sides: Sides, feed: Mapping[str, Array]) -> dict[str, Array]:
-    """The smallest image that both sides accept: enough for zeros, which are the same at every place."""
-    found = cropped(sides, [("", dict(feed))], (1, SHORT))
-    return found[0][1]
-
-
 def _corner(array: Array, extent: int) -> Array:
     if array.ndim < 3 or not is_float(array):
         return array

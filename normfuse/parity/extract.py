@@ -98,6 +98,26 @@ def extract(model: Model, boundary: Boundary) -> Piece:
     return Piece(model, nodes, initializers, reads, beside, boundary.output, scope.outer is not None)
 
 
+def extract_constant(model: Model, name: str) -> Piece:
+    """What a value is computed from that depends on no input; nothing has to be fed."""
+    scope = model.scope_of(name)
+    if scope is None or name not in scope.constant:
+        raise CannotExtractError(f"{name!r} is not computed from constants in {model.path.name}")
+    nodes, initializers = _constants(scope, [name])
+    return Piece(model, tuple(nodes), initializers, (), (), name, scope.outer is not None)
+
+
+def stored(model: Model, constant: str, name: str) -> Piece:
+    """A constant as a piece, that gives it under another name."""
+    tensor = model.constant(constant)
+    if tensor is None:
+        raise CannotExtractError(f"{constant!r} is no constant of {model.path.name}")
+    held = TensorProto()
+    held.CopyFrom(tensor)
+    held.name = constant
+    return Piece(model, (helper.make_node("Identity", [constant], [name]),), (held,), (), (), name, False)
+
+
 def _is_known(scope: Scope | None, name: str) -> bool:
     while scope is not None:
         if (

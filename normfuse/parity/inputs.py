@@ -247,7 +247,7 @@ def trials(model: Model, original: Runner, settings: Settings) -> tuple[list[Tri
     tried = (sizes for sizes in single(maker.shapes, settings.dims, asked) if sizes != first.sizes)
     second = _accepted(maker, original, tried, "shifted")
     if isinstance(second, str) or not maker.shapes.symbols:
-        if maker.shapes.symbols:
+        if any(symbol.name not in settings.dims for symbol in maker.shapes.symbols):
             notes.append("only one assignment of the dynamic dimensions is accepted by the model")
         second = _accepted(maker, original, iter([dict(first.sizes)]), "shifted")
     if isinstance(second, Trial):

@@ -7,7 +7,7 @@ light        the same, marked as external data; and the data as arrays, of which
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,12 +41,14 @@ class LightModel:
         light = onnx.ModelProto()
         copy_fields(proto, light, "graph")
         copy_fields(proto.graph, light.graph, "initializer")
+        read = set(_names_read(proto.graph))
         inside = {
             tensor.name: np.asarray(numpy_helper.to_array(tensor))
             for tensor in proto.graph.initializer
             if tensor.data_location != TensorProto.EXTERNAL
             and tensor.HasField("raw_data")
             and is_large(tensor)
+            and tensor.name in read  # else the runtime drops it, and refuses its values
         }
         add_initializers(light.graph, proto.graph.initializer, inside)
         return LightModel(light, inside)
@@ -75,6 +77,16 @@ class LightModel:
             if tensor.name in self.weights:
                 tensor.CopyFrom(numpy_helper.from_array(self.weights[tensor.name], tensor.name))
         return proto
+
+
+def _names_read(graph: onnx.GraphProto) -> Iterator[str]:
+    """What the nodes and outputs of a graph read, those of bodies included."""
+    yield from (value.name for value in graph.output)
+    for node in graph.node:
+        yield from node.input
+        for attribute in node.attribute:
+            for body in (attribute.g, *attribute.graphs):
+                yield from _names_read(body)
 
 
 def add_initializers(graph: onnx.GraphProto, tensors: Iterable[TensorProto], beside: Container[str]) -> None:

@@ -40,7 +40,7 @@ def open_pair(old: LightModel, new: LightModel, settings: Settings) -> tuple[Run
     try:
         return before, _open(new, settings)
     except RuntimeRefusalError as error:
-        if settings.standard and error.kind == NO_KERNEL:
+        if (settings.standard or settings.elsewhere) and error.kind == NO_KERNEL:
             return before, Reference(new.whole())
         raise
 

@@ -24,9 +24,9 @@ def recordings(
 ) -> Iterator[tuple[Site, list[Variant]]]:
     """Each site with the values that it reads on the first few trials."""
     for site in sites:
-        if site.before.nested:
+        if not _is_recorded(site):
             yield site, []
-    flat = [site for site in sites if not site.before.nested]
+    flat = [site for site in sites if _is_recorded(site)]
     used = trials[:MOST_RECORDINGS]
     runs = _kept(recorder, names_read(model, flat), used)
     if runs is not None:
@@ -35,6 +35,11 @@ def recordings(
     session, groups = _groups(model, flat, used, settings)
     for group in groups:
         yield from _record(model, group, used, settings, session if len(groups) == 1 else None)
+
+
+def _is_recorded(site: Site) -> bool:
+    """Not what lies in a body, nor what reads nothing."""
+    return not site.before.nested and bool(site.recorded)
 
 
 def names_read(model: Model, sites: Sequence[Site]) -> list[str]:

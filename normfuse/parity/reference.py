@@ -47,12 +47,13 @@ def evaluator(proto: onnx.ModelProto) -> Any:
     """ONNX's reference evaluator, with the few operators that it lacks or is slow at."""
     from onnx.reference import ReferenceEvaluator
 
+    from normfuse.parity.contrib_operators import CONTRIB
     from normfuse.parity.reference_operators import OPERATORS
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ReferenceEvaluator(proto, new_ops=list(OPERATORS))
+            return ReferenceEvaluator(proto, new_ops=[*OPERATORS, *CONTRIB])
     except REFUSALS as error:
         raise CannotEvaluateError(str(error)) from error
 
@@ -175,27 +176,3 @@ def _constant_of(attribute: AttributeProto) -> None:
     scalar = attribute.name == "value_float"
     values = np.array(attribute.f if scalar else list(attribute.floats), np.float64)
     attribute.CopyFrom(onnx.helper.make_attribute("value", numpy_helper.from_array(values)))
-
-
-def reduction_size(proto: onnx.ModelProto, values: Mapping[str, Any]) -> int:
-    """The largest number of terms that one sum of the piece adds up."""
-    return max((_terms(node, values) for node in proto.graph.node), default=1)
-
-
-def _terms(node: onnx.NodeProto, values: Mapping[str, Any]) -> int:
-    kind = node.op_type
-    read = [values.get(name) for name in node.input]
-    first, second = (*read, None, None)[:2]
-    if not isinstance(first, np.ndarray):
-        return 1
-    if kind.startswith("Reduce") or kind.startswith("Global"):
-        result = values.get(node.output[0])
-        return first.size // max(1, result.size) if isinstance(result, np.ndarray) else 1
-    if kind in ("InstanceNormalization", "GroupNormalization", "MeanVarianceNormalization"):
-        return first.size // max(1, int(np.prod(first.shape[:2])))
-    if kind.endswith("Normalization") and kind != "BatchNormalization":
-        return int(second.size) if isinstance(second, np.ndarray) else first.shape[-1]
-    if kind in ("Conv", "ConvTranspose", "MatMul", "Gemm") and isinstance(second, np.ndarray):
-        # Of a matrix either side may be the reduced one; the longer is an upper bound.
-        return max(int(np.prod(second.shape[1:])), int(np.prod(second.shape[:1] + second.shape[2:])))
-    return 1

@@ -21,6 +21,8 @@ class Boundary:
     input, output: the values that the rewrite reads and writes; an output keeps its name.
     label: what a user calls it, such as the name of its anchor node.
     inputs: all values that it reads, where there are several (a residual add); else empty.
+    constant: the name of the initializer in the rewritten model that holds the output, where the rewrite was
+        to compute it at once; nothing is read then.
     """
 
     kind: str
@@ -28,11 +30,12 @@ class Boundary:
     output: str
     label: str = ""
     inputs: tuple[str, ...] = ()
+    constant: str = ""
 
     @property
     def reads(self) -> tuple[str, ...]:
         """All values that the rewrite reads."""
-        return self.inputs or (self.input,)
+        return self.inputs or ((self.input,) if self.input else ())
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class Settings:
     custom_operators: the library that a model with custom operators needs.
     standard: the result is for any runtime, so what this one has no kernel for is computed by ONNX's own
         reference evaluator.
+    made_for: the providers that the result is for, where they are some alone; on another, an operator without
+        a kernel is computed by the reference evaluator too.
     """
 
     provider: str = "cpu"
@@ -62,6 +67,12 @@ class Settings:
     record_memory: int = 512 << 20
     custom_operators: Path | None = None
     standard: bool = False
+    made_for: tuple[str, ...] = ()
+
+    @property
+    def elsewhere(self) -> bool:
+        """Whether the result is for other providers than the one that it is checked on."""
+        return bool(self.made_for) and self.provider not in self.made_for
 
 
 def on_cpu(settings: Settings) -> Settings:

@@ -19,9 +19,10 @@ from normfuse.parity.light import LightModel
 from normfuse.parity.memory import limit_of
 from normfuse.parity.noise import nudge_all, nudge_halfway
 from normfuse.parity.pieces import open_pair
-from normfuse.parity.reference import CannotEvaluateError, Float64, reduction_size, sum_unit
+from normfuse.parity.reference import CannotEvaluateError, Float64
 from normfuse.parity.sessions import Runner, RuntimeRefusalError
 from normfuse.parity.settings import Array, Settings
+from normfuse.parity.sums import reduction_size, sum_unit
 
 # Below this many elements a random nudge may happen to cancel, so a second one is drawn.
 SMALL = 512
@@ -37,7 +38,7 @@ class Truth:
     """What one input ought to give.
 
     value: in float64; moved: the same for nudged inputs; least: a least sensitivity; terms: the longest sum.
-    exact: False where the original's own result stands for it.
+    exact: False where the original's own result stands for it. before: the original's result, where known.
     """
 
     value: Array
@@ -45,13 +46,14 @@ class Truth:
     least: float = 0.0
     terms: int = 1
     exact: bool = True
+    before: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Sides:
     """Both sides of one rewrite, ready to run, and the truth.
 
-    unit: unit roundoff of the coarsest type that the original computes in; sum_unit: of that which it sums in.
+    unit: unit roundoff of the coarsest type that the original computes in; sum_unit: of that it sums in.
     """
 
     before: Runner
@@ -81,7 +83,7 @@ class Sides:
     def judge(self, feed: Mapping[str, Array], rng: Generator, known: Truth | None = None) -> Judgement:
         """Both sides on one input; known: its truth, where that has been evaluated already."""
         try:
-            before = self.run_before(feed)
+            before = self.run_before(feed) if known is None or known.before is None else known.before
         except RuntimeRefusalError:
             return Judgement(0, 0, 0, conclusive=False)  # made for a shape that the original does not take
         after = self.run_after(feed)
@@ -100,8 +102,8 @@ class Sides:
     def _wrong_channel(
         self, truth: Truth, after: Array, feed: Mapping[str, Array], unit: float, most: float, rng: Generator
     ) -> Channel | None:
-        """A channel in which the replacement says something else, whatever its kernels round (channels.py)."""
-        axes = channel_axes(after.ndim, self.spatial)
+        """A channel in which the replacement says something else, see channels.py."""
+        axes = channel_axes(after.ndim, self.spatial) if feed else tuple(range(after.ndim))
         value, moved = truth.value, list(truth.moved)
         if not worst_channel(value, moved, after.astype(np.float64), unit, most, axes):
             return None
@@ -156,9 +158,7 @@ class Sides:
             again = [self.run_before(nudge_all(feed, rng)) for _ in range(draws)]
             return Truth(before.astype(np.float64), again, exact=False)
 
-    def _moved_anew(
-        self, exact: Float64, feed: Mapping[str, Array], value: Array, rng: Generator
-    ) -> Array:
+    def _moved_anew(self, exact: Float64, feed: Mapping[str, Array], value: Array, rng: Generator) -> Array:
         """One more draw, of the constants too."""
         exact.forget_nudged()
         return self._enlarged(value, self._moved(exact, {k: feed[k] for k in self.inputs[0]}, rng))
@@ -167,7 +167,8 @@ class Sides:
         """By as much as constants would add that are too many to be nudged."""
         assert self.exact is not None
         many = not self.normalizes and any(c.size > MANY_LINEAR for c in self.exact.constants.values())
-        return value + 2**0.5 * (moved - value) if many else moved
+        wide = value.astype(np.float64)
+        return wide + 2**0.5 * (moved.astype(np.float64) - wide) if many else moved
 
     def _moved(self, exact: Float64, feed: Mapping[str, Array], rng: Generator) -> Array:
         inputs = {k: nudge_halfway(feed[k], rng) for k in sorted(feed)}

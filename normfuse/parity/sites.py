@@ -16,8 +16,8 @@ from numpy.random import Generator
 
 from normfuse.parity.adversarial import Variant, variants
 from normfuse.parity.blame import kernels_fault, who_refuses
-from normfuse.parity.crop import EXTENT, MANY_BYTES, SHORT, cropped, distinct, least, shrunk
-from normfuse.parity.extract import CannotExtractError, Piece, extract
+from normfuse.parity.crop import EXTENT, MANY_BYTES, SHORT, cropped, distinct, shrunk
+from normfuse.parity.extract import CannotExtractError, Piece, extract, extract_constant, stored
 from normfuse.parity.judge import Judgement
 from normfuse.parity.model import Model
 from normfuse.parity.sessions import RuntimeRefusalError
@@ -47,7 +47,7 @@ class Site:
 def cut(original: Model, rewritten: Model, boundary: Boundary) -> Site | SiteVerdict:
     """Cut a rewrite out of both models, or say why it cannot be."""
     try:
-        site = Site(boundary, extract(original, boundary), extract(rewritten, boundary))
+        site = _cut(original, rewritten, boundary)
     except CannotExtractError as error:
         return SiteVerdict("inconclusive", detail=str(error))
     foreign = [name for name in site.after.beside if not _is_value(original, name)]
@@ -56,6 +56,13 @@ def cut(original: Model, rewritten: Model, boundary: Boundary) -> Site | SiteVer
             "inconclusive", detail=f"the replacement reads {foreign[0]!r}, new in the rewritten model"
         )
     return site
+
+
+def _cut(original: Model, rewritten: Model, boundary: Boundary) -> Site:
+    if not boundary.constant:
+        return Site(boundary, extract(original, boundary), extract(rewritten, boundary))
+    after = stored(rewritten, boundary.constant, boundary.output)
+    return Site(boundary, extract_constant(original, boundary.output), after)
 
 
 def _is_value(model: Model, name: str) -> bool:
@@ -123,10 +130,10 @@ def _inputs(
     many = site.before.weight_bytes > MANY_BYTES
     recordings = cropped(sides, distinct(recordings), (SHORT, EXTENT) if many else (EXTENT,))
     made = list(variants(recordings[0][1], reads, pieces, rng))
-    if not many:
+    if not many or not made:
         return recordings, made
     # Numbers show as much of a large linear operator as recordings, at half the cost.
-    return [], [(label, least(sides, feed) if label == "zero" else feed) for label, feed in made]
+    return [], made
 
 
 def conclude(judged: Sequence[tuple[str, Judgement]]) -> SiteVerdict:

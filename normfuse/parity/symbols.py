@@ -93,7 +93,6 @@ class Symbol:
 
     name: str
     role: str  # batch, past, total, height, width, other
-    anonymous: bool
 
 
 @dataclass(frozen=True)
@@ -119,7 +118,7 @@ def read_shapes(inputs: Mapping[str, onnx.TypeProto]) -> Shapes:
         sizes[name] = tuple(dims)
         for axis, size in enumerate(dims):
             for symbol in size.symbols:
-                found = Symbol(symbol, _role(name, symbol, axis, dims), ".axis" in symbol)
+                found = Symbol(symbol, _role(name, symbol, axis, dims))
                 # A symbol that stands alone somewhere tells more of its role than one inside a sum.
                 if symbol not in symbols or (len(size.symbols) == 1 and symbol not in alone):
                     symbols[symbol] = found

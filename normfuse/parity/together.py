@@ -2,13 +2,15 @@
 
     x0 [2, 7, 64], x1 [2, 7, 64], …  ->  x [2n, 7, 64]  ->  y  ->  y0, y1, …
 
-The evaluation in float64 costs as much for one input as for ten. That the rows do not mix is not assumed: the
-original, run on all of them at once, must give for each what it gives for it alone.
+The evaluation in float64 costs as much for one input as for ten; where weights are many, it is to read them
+that costs. That the rows do not mix is not assumed: the original, run on all of them at once, must give for
+each what it gives for it alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.random import Generator
@@ -30,7 +32,7 @@ def truths(
     """The truth of each input, or None for each where they have to be evaluated alone."""
     alone: list[Truth | None] = [None] * len(feeds)
     moved = [name for name in reads if is_float(feeds[0][name])] if feeds else []
-    if not (sides.normalizes and moved) or any(feeds[0][name].ndim < 2 for name in moved):
+    if len(feeds) < 2 or not moved or any(feeds[0][name].ndim < 2 for name in moved):
         return alone
     joined = {**feeds[0], **{name: np.concatenate([feed[name] for feed in feeds]) for name in moved}}
     try:
@@ -43,7 +45,8 @@ def truths(
         return alone
     values, *nudged = (np.split(value, len(feeds)) for value in (truth.value, *truth.moved))
     return [
-        Truth(value, [part[i] for part in nudged], truth.least, truth.terms) for i, value in enumerate(values)
+        replace(truth, value=value, moved=[part[i] for part in nudged], before=parts[i])
+        for i, value in enumerate(values)
     ]
 
 
@@ -52,6 +55,8 @@ def _same(whole: Array, parts: Sequence[Array]) -> bool:
     if not shape or whole.shape != (shape[0] * len(parts), *shape[1:]):
         return False
     for joined, part in zip(np.split(whole, len(parts)), parts, strict=True):
+        if np.array_equal(joined, part):  # as a rule
+            continue
         gap = distance(part, joined)
         if gap.mismatch or gap.relative > SAME * roundoff(part.dtype):
             return False

@@ -10,7 +10,7 @@ node 'Div_12' (Div) → 'unit'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from rich.console import Console
 from rich.text import Text
@@ -23,8 +23,21 @@ from normfuse.report.printing import print_indented
 from normfuse.report.record import Site
 from normfuse.report.text import few, printable
 
-if TYPE_CHECKING:
-    from normfuse.explaining import Explanation
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything that is known of one node.
+
+    node: its name, or that of its first output where it has none. operator: "Div". outputs: their names.
+    sites: candidates that end at the node or that it is a part of.
+    readings: what its first output computes, from each base value that a reduction suggests.
+    """
+
+    node: str
+    operator: str
+    outputs: tuple[str, ...]
+    sites: tuple[Site, ...]
+    readings: tuple[Reading, ...]
 
 
 def print_explanation(explanation: Explanation, out: Console) -> None:

@@ -17,7 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from normfuse.report.printing import STYLES, print_indented
+from normfuse.report.inspection import OUTLOOK
+from normfuse.report.printing import STYLES
 from normfuse.report.record import SCHEMA_VERSION, Report
 from normfuse.report.text import plural, printable
 
@@ -75,17 +76,22 @@ def print_fleet(fleet: Fleet, out: Console) -> None:
     for outcome in fleet.outcomes:
         table.add_row(*_row(outcome))
     out.print(table)
+    failed = sum(outcome.exit_code != 0 for outcome in fleet.outcomes)
+    open_ = sum(report.outlook and report.changed for report in fleet.reports)
+    words = [f"{len(fleet.outcomes) - failed - open_:,} done"]
+    words += [f"{open_:,} with something to do"] if open_ else []
+    words += [f"{failed:,} failed"] if failed else []
+    out.print(f"{plural(len(fleet.outcomes), 'model')}: {', '.join(words)}")
+
+
+def print_failures(fleet: Fleet, out: Console) -> None:
+    """What went wrong with which model, a line each, and what to do on the next."""
     for outcome in fleet.outcomes:
         if outcome.error:
             said = outcome.error.removeprefix(f"{outcome.model}: ")
-            out.print(Text.assemble((f"{printable(outcome.model)}: ", "bold"), printable(said)))
+            out.print(Text(f"error: {printable(outcome.model)}: {printable(said)}"))
             if outcome.hint:
-                print_indented(out, Text(f"hint: {printable(outcome.hint)}", style="dim"), 2)
-    failed = sum(outcome.exit_code != 0 for outcome in fleet.outcomes)
-    done = len(fleet.outcomes) - failed
-    out.print(
-        f"{plural(len(fleet.outcomes), 'model')}: {done:,} done" + (f", {failed:,} failed" if failed else "")
-    )
+                out.print(Text(f"hint: {printable(outcome.hint)}"))
 
 
 def _row(outcome: Outcome) -> Sequence[Text | str]:
@@ -95,7 +101,7 @@ def _row(outcome: Outcome) -> Sequence[Text | str]:
         return name, Text("error", style="bold red"), "", ""
     statuses = Counter(site.status for site in report.sites)
     counts = Text(", ").join(
-        Text(f"{statuses[status]:,} {status}", style=style)
+        Text(f"{statuses[status]:,} {OUTLOOK.get(status, status) if report.outlook else status}", style=style)
         for status, style in STYLES.items()
         if statuses[status]
     )

@@ -12,7 +12,7 @@ from normfuse.report.printing import NOTHING_FOUND, STYLES, print_head, print_in
 from normfuse.report.record import Report, Site, Status
 from normfuse.report.text import printable
 
-_VERDICTS: dict[Status, str] = {
+OUTLOOK: dict[Status, str] = {
     "fused": "would be fused",
     "folded": "would be folded",
     "guarded": "would be guarded",
@@ -43,9 +43,7 @@ def print_inspection(report: Report, out: Console) -> None:
 
 def print_outlook(report: Report, out: Console) -> None:
     """One line: what a run would do."""
-    words = [
-        f"{report.count(status):,} {would}" for status, would in _VERDICTS.items() if report.count(status)
-    ]
+    words = [f"{report.count(status):,} {would}" for status, would in OUTLOOK.items() if report.count(status)]
     if report.count("left"):
         words.append(f"{report.count('left'):,} left")
     out.print(f"  {', '.join(words) if words else 'nothing to do'}")
@@ -67,7 +65,7 @@ def _candidates(report: Report) -> Table:
 
 def verdict_of(site: Site) -> Text:
     """What would become of a site, or why not."""
-    verdict = Text.assemble((_VERDICTS.get(site.status, site.status), STYLES[site.status]))
+    verdict = Text.assemble((OUTLOOK.get(site.status, site.status), STYLES[site.status]))
     if site.reason and site.reason != site.status:
         verdict.append(f": {site.reason}")
     elif site.operator:

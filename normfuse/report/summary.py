@@ -32,7 +32,7 @@ from normfuse.report.printing import (
     print_line,
     print_warnings,
 )
-from normfuse.report.record import Report, Site
+from normfuse.report.record import DONE, Report, Site
 from normfuse.report.text import few, figure, plural, printable, seconds, size
 from normfuse.report.tuning import print_tuning
 
@@ -60,6 +60,12 @@ def print_summary(report: Report, out: Console) -> None:
     _print_time(report, out)
 
 
+def print_files(paths: Sequence[Path], out: Console) -> None:
+    """Where the reports of the run lie."""
+    if paths:
+        print_line(out, "report", "", printable(", ".join(map(str, paths))))
+
+
 def _counts(report: Report) -> Table:
     """One row a kind: how many of each status, and as what."""
     table = Table.grid(padding=(0, 3, 0, 0), pad_edge=True)
@@ -71,9 +77,7 @@ def _counts(report: Report) -> Table:
             for status, style in STYLES.items()
             if statuses[status]
         )
-        operators = Counter(
-            site.operator for site in sites if site.operator and site.status in ("fused", "folded", "guarded")
-        )
+        operators = Counter(site.operator for site in sites if site.operator and site.status in DONE)
         made = ", ".join(
             f"{name}" if len(operators) == 1 else f"{count} {name}" for name, count in operators.items()
         )
@@ -170,7 +174,7 @@ def _print_written(report: Report, out: Console) -> None:
 
 def _foreign_note(report: Report) -> str:
     """Who knows the operators of the result, where the ONNX standard does not; "" where that is not known."""
-    made = {site.operator for site in report.sites if site.status in ("fused", "folded", "guarded")}
+    made = {site.operator for site in report.sites if site.status in DONE}
     unknown = [
         name
         for name in report.foreign

@@ -14,6 +14,8 @@ from normfuse.graph.surgery import add_constant, shared_constant
 from normfuse.norms.norm import Norm
 from normfuse.targets.kernels import DOMAINS
 
+ALLOW_ZERO_OPSET = 14  # before it, no Reshape makes an empty tensor of a computed shape
+
 
 class Builder:
     """Builds the nodes of one site.
@@ -96,12 +98,13 @@ class Builder:
         rest = (k for k in range(len(self.norm.shape)) if k not in self.norm.axes)
         return (*rest, *self.norm.axes)
 
-    def shape_of_x(self) -> ir.Value:
-        """The shape of x: constant where at most one dimension behind the first is not known."""
+    def shaped_like_x(self, y: ir.Value) -> ir.Value:
+        """y in the shape of x: a constant one where at most one dimension behind the first is not known."""
         dims = [0, *(n if isinstance(n, int) else -1 for n in self.norm.shape[1:])]
         if dims.count(-1) <= 1 and 0 not in dims[1:]:
-            return self.number(np.array(dims, np.int64), "shape")
-        return self.emit_integers("Shape", self.x)
+            return self.emit("Reshape", y, self.number(np.array(dims, np.int64), "shape"))
+        empty = {"allowzero": 1} if self.facts.opset >= ALLOW_ZERO_OPSET else {}
+        return self.emit("Reshape", y, self.emit_integers("Shape", self.x), **empty)
 
     def number(self, array: np.ndarray[Any, Any], wish: str) -> ir.Value:
         """A constant of the lowering's own, shared between the sites of a model that need the same."""

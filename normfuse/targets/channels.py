@@ -45,7 +45,7 @@ def _on_view(builder: Builder, operator: str) -> ir.Value:
     length = math.prod(parts) // norm.groups if static else -1  # 0 images cannot be divided by -1
     groups = builder.number(np.array([0, norm.groups, length], np.int64), "groups")
     core = _core(builder, operator, builder.emit("Reshape", builder.x, groups), (length,))
-    return _affine(builder, builder.emit("Reshape", core, builder.shape_of_x()))
+    return _affine(builder, builder.shaped_like_x(core))
 
 
 def _channels_last(builder: Builder) -> ir.Value:

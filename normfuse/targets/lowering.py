@@ -127,6 +127,15 @@ def lower(
     return Lowered(tuple(builder.nodes), output, way.operator, way.name, tuple(builder.besides))
 
 
+def discard(facts: Facts, lowered: Lowered) -> None:
+    """Take back what was built for a site and is not wanted: constants that were made for it go as well."""
+    for node in lowered.nodes:
+        for k, value in enumerate(node.inputs):
+            node.replace_input_with(k, None)
+            if value is not None and value.is_initializer():
+                facts.orphans[value] = None
+
+
 def choose(norm: Norm, target: Target, opset: int, plan: Plan) -> Lowering | None:
     """The lowering that a plan wants for a norm; UsageError where it cannot be said so.
 

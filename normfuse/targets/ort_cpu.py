@@ -2,7 +2,8 @@
 
 - A norm whose epsilon stands beside the deviation is as fast spelled out.
 - x / ||x|| in a few operators is faster than a fused one over short rows, and as fast over inner axes.
-- Over inner axes, statistics as matrix products are faster than a norm between two Transposes.
+- Over inner axes, statistics as matrix products are faster than a norm between two Transposes, but beside a
+  convolution the Transposes cost nothing.
 - SkipLayerNormalization, which onnxruntime makes of a residual add and a norm, is slower than both.
 - One BatchNormalization is faster than the Mul and Add of a lone affine.
 """
@@ -15,7 +16,7 @@ from normfuse.norms.norm import Norm
 from normfuse.targets.deviation import has_deviation_epsilon
 from normfuse.targets.lowering import AS_SPELLED
 from normfuse.targets.ort import EVERYWHERE
-from normfuse.targets.statistics import MATMUL_STATISTICS, gains
+from normfuse.targets.statistics import MATMUL_STATISTICS, gains, is_beside_convolution
 from normfuse.targets.target import Target
 
 LEAST_L2 = 32
@@ -30,12 +31,16 @@ def _is_fast_l2(norm: Norm) -> bool:
     return few and (length < LEAST_L2 or not norm.is_trailing)
 
 
+def _spares_transposes(norm: Norm) -> bool:
+    return gains(norm) and not is_beside_convolution(norm)
+
+
 ORT_CPU = Target(
     "ort-cpu",
     ("cpu",),
     (
         AS_SPELLED.only(_is_fast_l2),
-        MATMUL_STATISTICS.only(gains),
+        MATMUL_STATISTICS.only(_spares_transposes),
         AS_SPELLED.only(has_deviation_epsilon),
         *EVERYWHERE[:-1],
         MATMUL_STATISTICS,

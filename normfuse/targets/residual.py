@@ -9,17 +9,18 @@ Only for float32 and float64, the types for which the CPU provider has a Sum ker
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from normfuse.graph.facts import Facts
+from normfuse.options import Leave
 
 SUM = "sum"
 """The name of this way in plans."""
 _SUM_TYPES = (ir.DataType.FLOAT, ir.DataType.DOUBLE)
-_NORMS = frozenset({"LayerNormalization", "SimplifiedLayerNormalization", "RMSNormalization"})
+NORMS = frozenset({"LayerNormalization", "SimplifiedLayerNormalization", "RMSNormalization"})
+"""Operators that the runtime would fuse with a residual add before them."""
 
 
 @dataclass(frozen=True)
@@ -32,16 +33,14 @@ class Guarded:
     norm: str
 
 
-def guard_residuals(
-    facts: Facts, graph: ir.Graph, leave: Callable[[str, str, str], str | None]
-) -> list[Guarded]:
+def guard_residuals(facts: Facts, graph: ir.Graph, leave: Leave) -> list[Guarded]:
     """Write Sum for every Add of two run-time tensors that a norm of the graph reads.
 
     leave: (kind, anchor, output name) -> a reason to leave one as it is, or None.
     """
     guarded = []
     for node in list(graph):
-        if node.op_type not in _NORMS or node.domain != "" or not node.inputs or node.inputs[0] is None:
+        if node.op_type not in NORMS or node.domain != "" or not node.inputs or node.inputs[0] is None:
             continue
         add = node.inputs[0].producer()
         if add is None or not _is_residual(facts, add):

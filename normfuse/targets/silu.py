@@ -8,20 +8,17 @@ SiLU (Hendrycks and Gimpel, 2016; Elfwing et al., 2018) is x * sigmoid(x); ONNX 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import onnx_ir as ir
 
 from normfuse.graph.facts import Facts
 from normfuse.graph.surgery import remove_dead, supersede
+from normfuse.options import Leave
 from normfuse.targets.absorbed import Absorbed
 from normfuse.targets.group_norm import CUDA_GROUP_NORM
 from normfuse.targets.kernels import CONTRIB
 
-Allowed = Callable[[str, str, str], str | None]
 
-
-def absorb_silu(facts: Facts, graph: ir.Graph, leave: Allowed) -> list[Absorbed]:
+def absorb_silu(facts: Facts, graph: ir.Graph, leave: Leave) -> list[Absorbed]:
     """Let every GroupNorm of a graph compute the SiLU that alone reads it."""
     found = []
     for node in list(graph):
@@ -34,7 +31,7 @@ def absorb_silu(facts: Facts, graph: ir.Graph, leave: Allowed) -> list[Absorbed]
             continue
         y = last[0].outputs[0]
         ending = _silu(y)
-        if ending is None or y.is_graph_output():
+        if ending is None or ending.graph is not node.graph or y.is_graph_output():
             continue
         old, new = y.name or "", ending.outputs[0].name or ""
         anchor = ending.name or new

@@ -11,13 +11,13 @@ not for LayerNorm in float32 far from zero, which is only said so where a plan a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from normfuse.graph.facts import Facts
 from normfuse.graph.surgery import remove_dead, supersede
+from normfuse.options import Leave
 from normfuse.targets import kernels
 from normfuse.targets.absorbed import Absorbed
 from normfuse.targets.plan import Plan, chosen
@@ -34,8 +34,6 @@ _SKIPPING = {
 }
 _SUMS_IN_FLOAT32 = (1, 32)
 """The release that is known to; older ones may."""
-
-Allowed = Callable[[str, str, str], str | None]
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ def absorb_residuals(
     facts: Facts,
     graph: ir.Graph,
     runtimes: tuple[str, ...],
-    leave: Allowed,
+    leave: Leave,
     plan: Plan,
     choices: dict[str, tuple[str, ...]],
 ) -> list[Absorbed]:

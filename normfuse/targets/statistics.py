@@ -44,7 +44,7 @@ def _build(builder: Builder) -> ir.Value:
     y = builder.emit("Div", x, divisor)
     if uniform == 1.0 and not _is_plain(norm):
         y = _affine(builder, y)
-    return y if len(norm.shape) == 3 else builder.emit("Reshape", y, builder.shape_of_x())
+    return y if len(norm.shape) == 3 else builder.shaped_like_x(y)
 
 
 def _mean(builder: Builder, x: ir.Value, factor: float = 1.0) -> ir.Value:
@@ -113,6 +113,17 @@ def gains(norm: Norm) -> bool:
     """Whether it is faster than a norm between two Transposes."""
     behind = _behind(norm)
     return behind is None or behind >= LEAST_BEHIND
+
+
+def is_beside_convolution(norm: Norm) -> bool:
+    """Whether an image comes from a convolution or goes into one.
+
+    onnxruntime keeps such images in blocks of channels and has to reorder them for every other operator: a
+    Transpose there becomes part of the reordering, and costs next to nothing.
+    """
+    producer = norm.input.producer()
+    neighbours = [*norm.output.consumers(), *([] if producer is None else [producer])]
+    return len(norm.shape) == 4 and any(node.op_type in ("Conv", "FusedConv") for node in neighbours)
 
 
 MATMUL_STATISTICS = Lowering(

@@ -16,7 +16,6 @@ import pytest
 from small_models import f32, model, operators, vector
 
 import normfuse
-from normfuse import tuning
 from normfuse.bench import latency
 from normfuse.bench.benchmark import Benchmark
 from normfuse.bench.candidates import Spot, Variant, spot
@@ -31,6 +30,7 @@ from normfuse.options import Options
 from normfuse.parity.baseline import baseline_of
 from normfuse.parity.model import Model
 from normfuse.parity.settings import Boundary, Settings
+from normfuse.pipeline import tuning
 from normfuse.report import Report, schema
 from normfuse.report.json_report import to_json
 

@@ -30,11 +30,6 @@ _OPTION = re.compile(r"<!-- ([a-z-]+): (.+?) -->\n")
 _TEXT = re.compile(r"(?<=```text\n).*?(?=```)", re.DOTALL)
 
 
-def page_name(code: str) -> str:
-    """exponent!=2 -> exponent-not-2.md"""
-    return code.replace("!=", "-not-").replace("=", "-") + ".md"
-
-
 def example(page: str) -> onnx.ModelProto:
     """The model on a page, checked."""
     found = re.search(r"```onnx\n(.*?)```", page, re.DOTALL)

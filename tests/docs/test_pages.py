@@ -8,11 +8,11 @@ from pathlib import Path
 import onnx
 import pytest
 from onnx import parser
-from reason_pages import page_name
 
 import normfuse
 from normfuse.norms.refusal import REASONS
 from normfuse.report import schema
+from normfuse.report.reason_pages import file_name
 from normfuse.targets import TARGETS
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ def test_the_index_leads_to_every_page() -> None:
     for page in DOCS.glob("*.md"):
         assert page.name == "index.md" or f"({page.name})" in index
     for code, meaning in REASONS.items():
-        assert f"| [`{code}`](reasons/{page_name(code)}) | {meaning} |" in index
+        assert f"| [`{code}`](reasons/{file_name(code)}) | {meaning} |" in index
 
 
 def test_the_example_of_how_it_works_ends_as_shown() -> None:
@@ -65,7 +65,11 @@ def test_the_page_on_the_report_names_every_field() -> None:
     described = schema()
     parts = [
         described,
-        *(described["$defs"][part] for part in ("site", "site_verdict", "model_verdict", "output")),
+        *(
+            described["$defs"][part]
+            for part in ("site", "site_verdict", "model_verdict", "output", "placement")
+        ),
+        *(described["$defs"][part] for part in ("picture", "box", "latency", "repeat")),
     ]
     missing = [name for part in parts for name in part["properties"] if f"`{name}`" not in page]
     assert missing == []

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 import pytest
-from reason_pages import PAGES, example, inspected, page_name, printed, said
+from reason_pages import PAGES, example, inspected, printed, said
 
 from normfuse.norms.refusal import REASONS
+from normfuse.report.reason_pages import file_name
 
 
 def page(code: str) -> str:
-    return (PAGES / page_name(code)).read_text(encoding="utf-8")
+    return (PAGES / file_name(code)).read_text(encoding="utf-8")
 
 
 def words(text: str) -> list[str]:
@@ -20,13 +21,13 @@ def words(text: str) -> list[str]:
 
 
 def test_every_code_has_a_page_and_no_page_is_without_a_code() -> None:
-    assert {path.name for path in PAGES.glob("*.md")} == {page_name(code) for code in REASONS}
+    assert {path.name for path in PAGES.glob("*.md")} == {file_name(code) for code in REASONS}
 
 
 def test_the_name_of_a_page_is_a_file_name_everywhere() -> None:
-    assert page_name("exponent!=2") == "exponent-not-2.md"
-    assert page_name("keepdims=0") == "keepdims-0.md"
-    names = [page_name(code) for code in REASONS]
+    assert file_name("exponent!=2") == "exponent-not-2.md"
+    assert file_name("keepdims=0") == "keepdims-0.md"
+    names = [file_name(code) for code in REASONS]
     assert len(set(names)) == len(names)
 
 

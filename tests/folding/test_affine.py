@@ -85,3 +85,7 @@ def test_a_reshaped_array_is_broadcast_as_the_tensor_was(
 )
 def test_a_constant_is_written_without_leading_ones(shape: tuple[int, ...], result: tuple[int, ...]) -> None:
     assert trimmed(np.ones(shape)).shape == result
+
+
+def test_a_reshape_that_cannot_be_is_not_followed():
+    assert regroup(np.arange(4.0), (4,), (2, 8, 5)) is None

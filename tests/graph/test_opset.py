@@ -113,3 +113,24 @@ def test_a_declared_output_shape_survives():
     assert higher is not None
     assert interface(higher) == interface(proto)
     assert_agree(proto, higher)
+
+
+def resized(operator: str, opset: int, *scales: float) -> onnx.ModelProto:
+    body = f"y = {operator}"
+    size = ",".join(str(int(k * n)) for k, n in zip(scales, (4, 6), strict=True))
+    constants = {"s": f32(1, 1, *scales)} if "s)" in body else {}
+    return model(body, constants, x="float[1,2,4,6]", outputs=f"float[1,2,{size}] y", opset=opset)
+
+
+@pytest.mark.parametrize("operator", ["Resize", "Upsample"])
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@pytest.mark.parametrize("scales", [(2, 2), (1.5, 1.5)])
+def test_images_are_sampled_as_before(operator, mode, scales):
+    proto = resized(f'{operator}<mode="{mode}">(x, s)', 10 if operator == "Resize" else 9, *scales)
+    higher = raise_to(proto, 17, allow_insertions=True)
+    assert higher is not None
+    assert_agree(proto, higher)
+
+
+def test_a_nearest_pixel_that_no_mode_names_keeps_the_opset():
+    assert raise_to(resized('Resize<mode="nearest">(x, s)', 10, 0.5, 0.5), 17, allow_insertions=True) is None

@@ -290,3 +290,16 @@ def test_what_a_file_claims_of_an_inner_value_is_not_believed():
     proto.graph.value_info.append(onnx.helper.make_tensor_value_info("m", onnx.TensorProto.FLOAT, [7, 9]))
     loaded = ir.from_proto(proto)
     assert infer(loaded).of(loaded.graph.outputs[0]) == ("A", 4)
+
+
+def test_what_a_file_claims_of_the_contents_of_integers_is_not_believed():
+    """The key is the one under which the shape inference itself keeps them."""
+    proto = Case("n = Identity(k) y = Reshape(x, n)", {"x": "float[A, 6]", "k": "int64[2]"}, []).model()
+    claim = onnx.ValueInfoProto(name="n")
+    claim.metadata_props.add(key="pkg.onnx_shape_inference.sym_data", value="[2, 3]")
+    proto.graph.value_info.append(claim)
+    loaded = ir.from_proto(proto)
+    n = next(node.outputs[0] for node in loaded.graph if node.op_type == "Identity")
+    assert n.metadata_props  # else this test says nothing
+    assert infer(loaded).integers(n) is None
+    assert n.metadata_props == {"pkg.onnx_shape_inference.sym_data": "[2, 3]"}

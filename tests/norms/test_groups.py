@@ -147,3 +147,65 @@ def test_one_group_and_as_many_as_channels():
 def test_an_empty_batch():
     core = DECOMPOSED.replace("axes=[2]", "axes=[2,3,4]")
     as_group(grouped(core, view=(0, 4, 2, 4, 5), x="float[N,8,4,5]"), N=0)
+
+
+@pytest.mark.parametrize(("x", "axes"), [("float[N,8,T]", "[1, 2]"), ("float[N,8,H,W]", "[1, 2, 3]")])
+def test_one_group_of_unknown_sizes_needs_no_affine(x, axes):
+    """A new GroupNorm(1) has a scale of ones; a LayerNorm would need one of all the sizes."""
+    body = f"""
+        m = ReduceMean<axes = {axes}>(x) d = Sub(x, m) q = Mul(d, d) v = ReduceMean<axes = {axes}>(q)
+        e = Add(v, eps) s = Sqrt(e) n = Div(d, s) g = Mul(n, one) y = Add(g, zero)
+    """
+    proto = model(body, {"eps": f32(1e-5), "one": f32(1), "zero": f32(0)}, x=x)
+    result = rewritten(proto)
+    assert [site.kind for site in result.fused] == ["GroupNorm"]
+    assert_agree(proto, result.model)
+
+
+def test_a_sum_over_the_product_of_unknown_sizes_is_a_mean():
+    body = """
+        sh = Shape(x) hw = Gather(sh, last) count = ReduceProd<keepdims = 0>(hw) n = Cast<to = 1>(count)
+        t = ReduceSum(x, last) m = Div(t, n) d = Sub(x, m) q = ReduceL2<axes = [2, 3]>(d) q2 = Mul(q, q)
+        v = Div(q2, n) e = Add(v, eps) s = Sqrt(e) y = Div(d, s)
+    """
+    proto = model(body, {"eps": f32(1e-5), "last": np.array([2, 3])}, x="float[N,8,H,W]")
+    result = rewritten(proto)
+    assert [site.kind for site in result.fused] == ["InstanceNorm"]
+    assert_agree(proto, result.model)
+
+
+def test_the_operator_with_as_many_groups_as_channels_is_an_instance_norm():
+    proto = model(
+        "y = GroupNormalization<num_groups=4>(x, g, b)",
+        {"g": vector(4), "b": vector(4, seed=1)},
+        x="float[2,4,3,5]",
+        opset=21,
+        ir_version=10,
+    )
+    result = rewritten(proto)
+    assert result.operators == {"InstanceNormalization": 1}
+    assert_agree(proto, result.model)
+
+
+def test_what_is_written_already_leaves_no_constant_behind():
+    proto = model(
+        "y = GroupNormalization<num_groups=2>(x, g, b)",
+        {"g": vector(4), "b": vector(4, seed=1)},
+        x="float[N,4,H,W]",
+        opset=21,
+        ir_version=10,
+    )
+    once = rewritten(proto).model
+    again = rewritten(once).model
+    assert [t.name for t in again.graph.initializer] == [t.name for t in once.graph.initializer]
+
+
+@pytest.mark.parametrize("width", [0, 4])
+def test_an_image_without_any_width(width):
+    constants = {"s": np.array([0, 2, -1]), "o": np.ones(2, np.float32), "z": np.zeros(2, np.float32)}
+    body = (
+        "v = Reshape(x, s) n = InstanceNormalization(v, o, z) h = Shape(x) r = Reshape<allowzero=1>(n, h) "
+        "k = Mul(r, g) y = Add(k, b)"
+    )
+    proto = model(body, constants | {"g": vector(4, 1, 1), "b": vector(4, 1, 1, seed=1)}, x="float[N,4,H,W]")
+    assert_agree(proto, rewritten(proto).model, sizes={"N": 2, "H": 3, "W": width})

@@ -366,3 +366,18 @@ def test_what_is_fused_already_is_left_alone():
         result = rewritten(proto)
         assert not result.sites
         assert result.operators == operators(proto)
+
+
+@pytest.mark.parametrize("square", ["q = Mul(d, d) s = Abs(q)", "q = Pow(d, p) s = Abs(q)"])
+def test_the_absolute_value_of_a_square_is_the_square(square):
+    assert_fused(layer_norm({"p": f32(2.0)}, square=square), "LayerNorm", scale=GAMMA, bias=BETA)
+
+
+def test_what_is_a_square_in_one_place_is_none_in_another():
+    body = "q = Mul(x, x) " + " ".join(
+        f"a{k} = Abs({v}) b{k} = Mul({v}, a{k}) m{k} = ReduceMean<axes=[-1]>(b{k}) "
+        f"n{k} = ReduceL2<axes=[-1]>({v}) d{k} = Div(m{k}, n{k}) y{k} = Mul({v}, d{k})"
+        for k, v in enumerate("qx")
+    )
+    proto = model(body, x="float[4,6]", outputs="float[4,6] y0, float[4,6] y1")
+    assert_agree(proto, rewritten(proto).model)

@@ -355,3 +355,18 @@ def test_an_epsilon_that_overflows_as_it_is_rescaled_is_left():
 def test_a_norm_whose_mean_is_far_from_zero_is_told_from_an_rms_norm():
     assert_fused(layer_norm(), "LayerNorm", scale=GAMMA, bias=BETA)
     assert_fused(rms_norm(), "RMSNorm", scale=GAMMA)
+
+
+@pytest.mark.parametrize("x", ["float[2,0]", "float[0,6]", "float[2,3,0]"])
+def test_an_empty_tensor_is_left(x):
+    width = int(x[:-1].rpartition(",")[2])
+    parameters = {"g": np.ones(width, np.float32), "b": np.zeros(width, np.float32)}
+    left_alone(layer_norm(parameters, x=x))
+
+
+def test_a_norm_of_unknown_rank_is_left_and_told():
+    proto = layer_norm(x="float[4,6]")
+    for value in (*proto.graph.input, *proto.graph.output):
+        value.type.tensor_type.ClearField("shape")
+    result = rewritten(proto)
+    assert [(site.kind, site.reason) for site in result.sites] == [("LayerNorm", "unknown-shape")]

@@ -32,12 +32,16 @@ Plant = Callable[[pytest.MonkeyPatch, str], None]
 
 @dataclass(frozen=True)
 class Fault:
-    """What is wrong, at which site, and on which target that site is rewritten."""
+    """What is wrong, at which site, and on which target that site is rewritten.
+
+    then: the lowering that is taken in the place of the broken one, where the target has another.
+    """
 
     name: str
     site: str
     plant: Plant
     target: str = "ort-cpu"
+    then: str = ""
 
     def __str__(self) -> str:
         return f"{self.site}: {self.name}"
@@ -47,7 +51,7 @@ def of_norm(**changes: Callable[[Norm], Any]) -> Plant:
     """The lowering is told another norm than the one that was recognised."""
 
     def plant(patch: pytest.MonkeyPatch, site: str) -> None:
-        from normfuse import rewrite
+        from normfuse.pipeline import rewrite
 
         def lower(facts: Facts, norm: Norm, x: ir.Value, target: Any, *choice: Any) -> Any:
             if norm.output.name == site:
@@ -64,14 +68,17 @@ Edit = Callable[[Facts, list[ir.Node]], None]
 
 
 def of_nodes(edit: Edit) -> Plant:
-    """The nodes of a lowering are changed before they enter the graph; the last one computes the site."""
+    """The nodes of the default lowering are changed before they enter the graph.
+
+    The last one computes the site.
+    """
 
     def plant(patch: pytest.MonkeyPatch, site: str) -> None:
-        from normfuse import rewrite
+        from normfuse.pipeline import rewrite
 
         def lower(facts: Facts, norm: Norm, x: ir.Value, target: Any, *choice: Any) -> Any:
             lowered = original(facts, norm, x, target, *choice)
-            if norm.output.name != site:
+            if norm.output.name != site or any(choice):
                 return lowered
             assert isinstance(lowered, Lowered)
             nodes = list(lowered.nodes)
@@ -88,7 +95,7 @@ def of_response(**changes: Callable[[Any], Any]) -> Plant:
     """LRN is told another window or other constants."""
 
     def plant(patch: pytest.MonkeyPatch, site: str) -> None:
-        from normfuse import rewrite
+        from normfuse.pipeline import rewrite
 
         def lower(facts: Facts, found: Any, target: Any) -> Any:
             if found.output.name == site:
@@ -135,7 +142,7 @@ def of_guard(edit: Callable[[ir.Node], None]) -> Plant:
     """The Sum in the place of a residual Add is changed."""
 
     def plant(patch: pytest.MonkeyPatch, site: str) -> None:
-        from normfuse import rewrite
+        from normfuse.pipeline import rewrite
 
         def guard(facts: Facts, graph: ir.Graph, leave: Any) -> Any:
             guarded = original(facts, graph, leave)

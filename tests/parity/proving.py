@@ -9,8 +9,8 @@ import onnx_ir as ir
 from spelled_families import family
 
 import normfuse
+from normfuse.pipeline.rewrite import rewrite
 from normfuse.report.record import Report, Site
-from normfuse.rewrite import rewrite
 from normfuse.targets import resolve
 
 

@@ -9,7 +9,7 @@ import pytest
 from parity_models import batch_norm_pair, floats, layer_norm, model
 
 from normfuse.parity import Boundary, Settings, check
-from normfuse.parity.crop import MANY_BYTES, cropped, distinct, least, shrunk
+from normfuse.parity.crop import MANY_BYTES, cropped, distinct, shrunk
 from normfuse.parity.extract import extract
 from normfuse.parity.model import Model
 from normfuse.parity.sides import Sides
@@ -77,11 +77,3 @@ def test_a_fold_into_many_weights_is_judged_on_a_small_corner_as_well_as_on_a_la
     assert pair.after.ByteSize() > MANY_BYTES
     parity = check(*pair.save(tmp_path), pair.sites, Settings(deployed=False))
     assert parity.sites["y"].result == ("failed" if how else "equal")
-
-
-def test_the_least_image_is_one_pixel_where_padding_allows() -> None:
-    x = RNG.normal(size=(2, 3, 40, 40)).astype(np.float32)
-    weights = RNG.normal(size=(4, 3, 3, 3))
-    padded = sides_of("y = Conv<pads=[1, 1, 1, 1]>(x, w)", x, w=weights)
-    assert least(padded, {"x": x})["x"].shape == (1, 3, 1, 1)
-    assert least(sides_of("y = Conv(x, w)", x, w=weights), {"x": x})["x"].shape == (1, 3, 4, 4)

@@ -75,3 +75,15 @@ def test_constants_are_found_through_nodes_and_bodies() -> None:
     assert tensor is not None
     assert which.array(tensor).tolist() == [1, 2]
     assert which.constant("b") is None
+
+
+def test_a_weight_that_nothing_reads_is_no_obstacle(tmp_path: Path) -> None:
+    """The runtime drops it when it opens a model, and would not take its values then."""
+    unread = {"w": W, "unread": np.ones((64, 64), np.float32)}
+    proto = model(*ENDS, "y = MatMul(x, w)", unread)
+    found = Model.load(save(proto, tmp_path / "m.onnx"))
+    assert set(found.light.weights) == {"w"}
+    x = np.ones((1, 40), np.float32)
+    assert np.allclose(
+        open_variant(found, found.light.copy(), Settings()).run({"x": x})["y"], x @ W, atol=1e-5
+    )

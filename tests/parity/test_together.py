@@ -52,5 +52,14 @@ def test_where_they_mix_each_is_evaluated_alone(body: str) -> None:
     assert found == [None] * len(FEEDS)
 
 
-def test_a_linear_piece_is_not_joined() -> None:
-    assert truths(sides_of("y = Mul(x, g)"), FEEDS, ["x"], np.random.default_rng(0)) == [None] * len(FEEDS)
+def test_a_linear_piece_is_joined_too() -> None:
+    sides = sides_of("y = Mul(x, g)")
+    for feed, truth in zip(FEEDS, truths(sides, FEEDS, ["x"], np.random.default_rng(0)), strict=True):
+        assert truth is not None
+        assert truth.before is not None
+        assert np.array_equal(truth.before, feed["x"] * AFFINE["g"])
+
+
+def test_one_input_alone_is_not_joined() -> None:
+    found = truths(sides_of("y = Mul(x, g)"), FEEDS[:1], ["x"], np.random.default_rng(0))
+    assert found == [None]

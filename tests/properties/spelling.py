@@ -1,4 +1,4 @@
-"""A grammar of normalizations: LayerNorm and RMSNorm in a random spelling, and with one thing wrong.
+"""A grammar of normalizations: any family in a random spelling, and with one thing wrong.
 
 Everything is drawn with a function `pick(options)`, so that hypothesis (or a seeded generator) decides:
 
@@ -32,6 +32,8 @@ SHAPES: tuple[tuple[int | str, ...], ...] = (
     (1, 6, 6),
     ("N", 6, 6),
 )
+IMAGES: tuple[tuple[int | str, ...], ...] = ((2, 4, 3, 5), ("N", 4, 6, 6), (2, 6, 4, 4), ("N", 8, "H", "W"))
+KINDS = (*("LayerNorm",) * 4, *("RMSNorm",) * 3, "L2Norm", "InstanceNorm", "GroupNorm", "ChannelNorm")
 EPSILONS = (1e-5, 1e-3, 0.25, 1e-6)
 FLAWS = (
     "wrong-axes",
@@ -71,6 +73,8 @@ class Spelled:
     inputs: dict[str, tuple[int | str, ...]] = field(default_factory=dict)
     axes: tuple[int, ...] = (-1,)
     kind: str = "LayerNorm"
+    channel: int = -1  # the dimension along which scale and bias lie
+    source: str = "x"  # the value that is normalized
 
     # -- the vocabulary ------------------------------------------------------------------------------------
 
@@ -117,8 +121,9 @@ class Spelled:
         return len(self.shape)
 
     def count(self, axes: Sequence[int]) -> int:
-        """How many elements a reduction runs over."""
-        return int(np.prod([self.shape[a] for a in axes]))
+        """How many elements a reduction runs over; 0 where that is not known."""
+        sizes = [self.shape[a] for a in axes]
+        return int(np.prod(sizes)) if all(isinstance(n, int) for n in sizes) else 0
 
     # -- the spellings -------------------------------------------------------------------------------------
 
@@ -141,7 +146,7 @@ class Spelled:
     def divided(self, total: str, axes: Sequence[int]) -> str:
         """A sum over its number of elements."""
         n = self.count(axes) + (self.flaw == "wrong-sum")
-        way = self.pick(("div", "mul", "shape"))
+        way = self.pick(("div", "mul", "shape") if n else ("shape",))
         if way == "div" or self.flaw == "wrong-sum":
             return self.add("Div", total, self.constant(self.pick((n, [n]))))
         if way == "mul" and (
@@ -149,7 +154,7 @@ class Spelled:
         ):  # 1/6 is far off in float16
             return self.either("Mul", total, self.constant(1.0 / n))
         sizes = self.add(
-            "Gather", self.add("Shape", "x"), self.integers([a % self.rank for a in axes]), axis=0
+            "Gather", self.add("Shape", self.source), self.integers([a % self.rank for a in axes]), axis=0
         )
         number = self.add("Cast", self.add("ReduceProd", sizes, keepdims=self.pick((0, 1))), to=self.dtype)
         return self.add("Div", total, number)
@@ -186,7 +191,7 @@ class Spelled:
         if way == "l2":
             return self.divided(self.square(self.reduce("ReduceL2", deviation, axes)), axes)
         if way == "moments" and mean is not None and self.dtype != TensorProto.FLOAT16:
-            variance = self.add("Sub", self.mean(self.square("x")), self.square(mean))
+            variance = self.add("Sub", self.mean(self.square(self.source)), self.square(mean))
             if self.pick((True, False)):
                 return self.either("Max", variance, self.constant(0.0))
             return variance
@@ -198,13 +203,15 @@ class Spelled:
             mean = self.add("Mul", mean, self.constant(0.5))
         way = self.pick(("sub", "sub", "negated", "added"))
         if way == "negated":
-            return self.add("Neg", self.add("Sub", mean, "x"))
+            return self.add("Neg", self.add("Sub", mean, self.source))
         if way == "added":
-            return self.either("Add", "x", self.add("Neg", mean))
-        return self.add("Sub", "x", mean)
+            return self.either("Add", self.source, self.add("Neg", mean))
+        return self.add("Sub", self.source, mean)
 
     def with_epsilon(self, variance: str) -> str:
-        """variance + epsilon."""
+        """variance + epsilon, but for an L2 norm, which has none."""
+        if self.kind == "L2Norm":
+            return variance
         if self.flaw == "epsilon-vector":
             return self.either("Add", variance, self.constant(np.linspace(0.1, 1, int(self.shape[-1]))))
         if self.flaw == "epsilon-at-run-time":
@@ -242,14 +249,14 @@ class Spelled:
 
     def affine(self, normalized: str) -> str:
         """scale * normalized + bias, each of them or none."""
-        width = int(self.shape[-1])
-        values = np.linspace(-1.5, 2.0, width)
+        width = int(self.shape[self.channel])
+        values = np.linspace(-1.5, 2.0, width).reshape(-1, *(1,) * (-1 - self.channel))
         if self.flaw == "scale-of-rows":
             return self.either(
                 "Mul", normalized, self.constant(np.linspace(0.5, 2, int(self.shape[-2]))[:, None])
             )
         if self.flaw == "scale-at-run-time":
-            self.inputs["w"] = self.shape[-1:]
+            self.inputs["w"] = (width, *(1,) * (-1 - self.channel))
             return self.either("Mul", normalized, "w")
         if self.flaw == "scale-expands":
             larger = np.linspace(0.5, 2, 3 * width).reshape((3, *(1,) * (self.rank - 1), width))
@@ -273,11 +280,35 @@ class Spelled:
     def write(self) -> None:
         """Write the whole norm; its result is y."""
         self.inputs = {"x": self.shape}
+        whole = self.shape
+        if self.kind == "GroupNorm":
+            self.view()
+        normalized = self.normalized()
+        if self.shape is not whole:
+            self.shape = whole
+            normalized = self.add("Reshape", normalized, self.add("Shape", "x"))
+        self.outputs.insert(0, self.affine(normalized))
+
+    def view(self) -> None:
+        """Part of the channels together: [N, C, H, W] as [N, G, …]."""
+        batch, channels, *spatial = self.shape
+        groups, n = self.pick((1, 2)), 0 if isinstance(batch, str) else batch
+        static = [s for s in spatial if isinstance(s, int)]
+        length = int(channels) // groups * int(np.prod(static))
+        known = len(static) == len(spatial)
+        last = self.pick((-1, length)) if known else -1
+        self.source = self.add("Reshape", "x", self.integers([int(n), groups, last]))
+        self.shape, self.axes = (batch, groups, length if known else "L"), (-1,)
+
+    def normalized(self) -> str:
+        """The norm without its affine."""
         mean = None
-        deviation = "x"
-        if self.kind == "LayerNorm":
-            mean = self.mean("x")
+        deviation = self.source
+        if self.kind not in ("RMSNorm", "L2Norm"):
+            mean = self.mean(self.source)
             deviation = self.centred(mean)
+        if self.kind == "L2Norm" and not self.flaw and self.pick((True, False)):
+            return self.add("Div", self.source, self.reduce("ReduceL2", self.source, self.axes))
         source = deviation
         if self.flaw == "other-variance":
             self.inputs["z"] = self.shape
@@ -285,7 +316,7 @@ class Spelled:
         variance = self.with_epsilon(self.statistic(source, mean))
         numerator = deviation
         if self.flaw == "not-centred" and self.kind == "LayerNorm":
-            numerator = "x"
+            numerator = self.source
         elif self.flaw == "other-numerator":
             self.inputs["z"] = self.shape
             numerator = "z"
@@ -293,7 +324,7 @@ class Spelled:
             numerator = self.centred(mean)
         if self.flaw == "deviation-output":
             self.outputs.append(self.add("Abs", deviation))
-        self.outputs.insert(0, self.affine(self.over_root(numerator, variance)))
+        return self.over_root(numerator, variance)
 
     def model(self) -> onnx.ModelProto:
         """The model; of its outputs no more than the rank is declared."""
@@ -316,15 +347,18 @@ class Spelled:
         return kept[::-1]
 
 
-def spell(pick: Pick, flaw: str = "") -> Spelled:
-    """A norm in a random spelling, with a flaw or without."""
+def spell(pick: Pick, flaw: str = "", opset: int = 0) -> Spelled:
+    """A norm in a random spelling, with a flaw or without; of an opset, or of any."""
     shape = pick(SHAPES)
     if flaw in ("scale-of-rows", "scale-expands", "keepdims-0", "wrong-axes"):
         shape = pick([s for s in SHAPES if len(s) > 1 and all(isinstance(n, int) for n in s)])
     dtype = pick((*(TensorProto.FLOAT,) * 4, TensorProto.FLOAT16, TensorProto.DOUBLE))
-    spelled = Spelled(pick, shape, pick((11, 13, 17, 18, 21, 23)), dtype, flaw)
-    spelled.kind = pick(("LayerNorm", "RMSNorm"))
-    if len(shape) > 2 and all(isinstance(n, int) for n in shape[-2:]):
+    spelled = Spelled(pick, shape, opset or pick((11, 13, 17, 18, 21, 23)), dtype, flaw)
+    spelled.kind = pick(KINDS) if not flaw else pick(("LayerNorm", "RMSNorm"))
+    if spelled.kind in ("InstanceNorm", "GroupNorm", "ChannelNorm"):
+        spelled.shape, spelled.channel = pick(IMAGES), -3
+        spelled.axes = (1,) if spelled.kind == "ChannelNorm" else pick(((2, 3), (-1, -2)))
+    elif len(shape) > 2 and all(isinstance(n, int) for n in shape[-2:]):
         spelled.axes = pick(((-1,), (-1,), (-2, -1), (-1, -2)))
     spelled.write()
     return spelled

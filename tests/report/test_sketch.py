@@ -9,10 +9,10 @@ import pytest
 from onnx import parser
 
 from normfuse.options import leaver
+from normfuse.pipeline.rewrite import rewrite
 from normfuse.report.picture import Box, Sketch
 from normfuse.report.record import Site
 from normfuse.report.sketch import MAX_BOXES, with_pictures
-from normfuse.rewrite import rewrite
 from normfuse.targets import resolve
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'

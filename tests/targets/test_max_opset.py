@@ -9,7 +9,7 @@ from small_models import assert_agree, f32, model, vector
 
 from normfuse import Options, optimize
 from normfuse.errors import UsageError
-from normfuse.rewrite import rewrite
+from normfuse.pipeline.rewrite import rewrite
 from normfuse.targets import resolve
 
 BOTH = (

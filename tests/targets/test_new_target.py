@@ -11,7 +11,7 @@ import onnx_ir as ir
 import pytest
 from small_models import assert_agree, f32, model, operators, vector
 
-from normfuse.rewrite import rewrite
+from normfuse.pipeline.rewrite import rewrite
 from normfuse.targets import Target
 
 PAGE = (Path(__file__).parents[2] / "docs" / "targets.md").read_text(encoding="utf-8")

@@ -12,10 +12,10 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from contrib_reference import evaluated
 from small_models import assert_agree, assert_close, feeds, mentioned, model, rewritten, run, vector
 
-from normfuse.rewrite import rewrite
+from normfuse.parity.reference import evaluator
+from normfuse.pipeline.rewrite import rewrite
 from normfuse.targets import kernels, resolve
 
 LAYER = (
@@ -164,7 +164,7 @@ def test_a_group_norm_in_float16_is_one_operator_on_images_with_channels_last(en
     )  # fmt: skip
     assert [(s.kind, s.operator, s.output) for s in result.fused] == [("GroupNorm", "GroupNorm", "y")]
     for feed in feeds(proto):
-        assert_close(run(proto, feed)[0], evaluated(result.model, feed)[0], 2e-2)
+        assert_close(run(proto, feed)[0], evaluator(result.model).run(None, feed)[0], 2e-2)
 
 
 @pytest.mark.parametrize("case", ["float32", "odd", "one-sided"])

@@ -7,7 +7,8 @@ import pytest
 from small_models import assert_agree, f32, model, operators, vector
 
 from normfuse.errors import UsageError
-from normfuse.rewrite import Rewritten, rewrite
+from normfuse.pipeline.rewrite import rewrite
+from normfuse.pipeline.rewritten import Rewritten
 from normfuse.targets import AS_SPELLED, resolve, unknown_sites
 
 LAYER = (

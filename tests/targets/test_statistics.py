@@ -11,7 +11,7 @@ import pytest
 from small_models import assert_agree, model, rewritten, vector
 
 from normfuse import optimize
-from normfuse.rewrite import rewrite
+from normfuse.pipeline.rewrite import rewrite
 from normfuse.targets import resolve
 
 LAYER = (
@@ -51,6 +51,18 @@ def lowering(proto: onnx.ModelProto, plan: dict[str, str] | None = None, target:
 def test_over_the_channels_of_images_no_transpose_is_made(text, shape):
     assert lowering(inner(text, shape)) == ["matmul-statistics"]
     assert rewritten(inner(text, shape)).operators["Transpose"] == 0
+
+
+@pytest.mark.parametrize("where", ["in front", "behind"])
+def test_beside_a_convolution_the_transposes_cost_nothing(where):
+    norm = LAYER.replace("AXES", "[1]")
+    kernel = np.random.default_rng(0).normal(size=(6, 6, 1, 1)).astype(np.float32)
+    if where == "in front":
+        body, sizes = "c = Conv(x, w) " + norm.replace("(x", "(c"), {"w": kernel}
+    else:
+        body, sizes = norm.replace("y = Add", "a = Add") + " y = Conv(a, w)", {"w": kernel}
+    constants = {"e": np.float32(1e-3), "g": vector(6, 1, 1), "b": vector(6, 1, 1, seed=1), **sizes}
+    assert "layer-norm" in lowering(model(body, constants, x="float[2,6,12,12]", opset=17))
 
 
 def test_several_inner_axes_are_one():
@@ -100,3 +112,9 @@ def test_it_holds_at_large_offsets_and_on_constant_columns(text, channels):
     assert [(s.lowering, s.status) for s in report.sites] == [("matmul-statistics", "fused")]
     assert report.parity is not None
     assert report.parity.agrees
+
+
+@pytest.mark.parametrize("sizes", [{"N": 2, "H": 0, "W": 13}, {"N": 2, "H": 12, "W": 0}])
+def test_an_empty_image_stays_empty(sizes):
+    proto = inner(LAYER, "N,6,H,W", opset=17)
+    assert_agree(proto, rewritten(proto).model, sizes=sizes)

@@ -8,7 +8,7 @@ import pytest
 from small_models import assert_agree, f32, model, operators, rewritten, vector
 
 from normfuse import optimize
-from normfuse.rewrite import rewrite
+from normfuse.pipeline.rewrite import rewrite
 from normfuse.targets import resolve
 
 LAYER = "l = LayerNormalization<axis=-1, epsilon=0.001>(t, g, b)"
@@ -110,3 +110,18 @@ def test_the_whole_holds():
     assert [(s.output, s.status) for s in report.sites] == [("y", "fused")]
     assert report.parity is not None
     assert report.parity.agrees
+
+
+def test_a_scale_that_varies_over_other_axes_keeps_them():
+    body = FIRST + LAYER + LAST
+    proto = model(body, {"g": vector(12, 12, 6), "b": vector(6, seed=1)}, x="float[2,6,12,12]")
+    result = rewritten(proto)
+    assert result.operators["Transpose"] == 2
+    assert_agree(proto, result.model)
+
+
+def test_a_plan_for_what_stands_there_changes_nothing():
+    proto = turned(LAYER)
+    done = rewrite(ir.from_proto(proto), resolve("ort-cpu"), lambda *_: None, {"y": "layer-norm"})
+    assert ir.to_proto(done.model) == ir.to_proto(ir.from_proto(proto))
+    assert done.sites == []

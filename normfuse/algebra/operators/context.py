@@ -7,6 +7,7 @@ would wander down every residual connection.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -15,7 +16,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from normfuse.algebra.atoms import Mean, Opaque, Polynomial, Size
+from normfuse.algebra.atoms import Exponent, Mean, Opaque, Polynomial, Size
 from normfuse.algebra.frame import End, Frame, Traced
 from normfuse.algebra.refinement import Layout, product
 from normfuse.graph.facts import Facts
@@ -56,11 +57,11 @@ class Context:
         values: np.ndarray[Any, Any] = np.asarray(array, dtype=np.float64)
         if values.size != 1 or array.dtype.kind not in "fV":
             return values
-        stored = values.reshape(-1)[0]
+        stored = float(values.reshape(-1)[0])
         for n in self.frame.reduced:
-            for p, q in ((1, n), (n, n - 1), (n - 1, n), (1, n - 1)):
-                if q > 0 and np.float64(np.asarray(p / q).astype(array.dtype)) == stored:
-                    return np.full(values.shape, float(Fraction(p, q)))
+            ratio = _ratio_stored_as(stored, array.dtype, n)
+            if ratio is not None:
+                return np.full(values.shape, ratio)
         return values
 
     def result(
@@ -84,10 +85,10 @@ class Context:
     def size(self, dims: tuple[Dim, ...]) -> Polynomial:
         """The product of dimensions: a number times the lengths of the dynamic ones."""
         number, symbols = product(dims)
-        powers: dict[int, Fraction] = {}
+        powers: dict[int, Exponent] = {}
         for symbol in symbols:
             atom = self.frame.algebra.number(Size(symbol))
-            powers[atom] = powers.get(atom, Fraction(0)) + 1
+            powers[atom] = powers.get(atom, 0) + 1
         return {tuple(sorted(powers.items())): float(number)}
 
     def scalar_integer(self, value: ir.Value) -> Polynomial | None:
@@ -118,6 +119,15 @@ class Context:
         lies = tuple(() if n == 1 else group for group, n in dims)
         axes = frozenset(axis for group in lies for axis in group)
         return algebra.of_atom(Opaque((value, lies), axes)), extended
+
+
+@functools.lru_cache(maxsize=4096)
+def _ratio_stored_as(stored: float, dtype: np.dtype[Any], n: int) -> float | None:
+    """The ratio of n or n - 1 to 1 or each other that is `stored` once it is rounded to `dtype`."""
+    for p, q in ((1, n), (n, n - 1), (n - 1, n), (1, n - 1)):
+        if q > 0 and np.float64(np.asarray(p / q).astype(dtype)) == stored:
+            return float(Fraction(p, q))
+    return None
 
 
 Operator = Callable[[Context, ir.Node], Traced | End]

@@ -8,14 +8,14 @@ from fractions import Fraction
 import numpy as np
 import onnx_ir as ir
 
-from normfuse.algebra.atoms import Exponent, Mean, Polynomial
+from normfuse.algebra.atoms import Exponent, Mean, Polynomial, as_whole
 from normfuse.algebra.frame import End, Traced
 from normfuse.algebra.operators.context import Context, Operator
 from normfuse.algebra.polynomial import Algebra
 from normfuse.algebra.refinement import Layout
 
 _Combine = Callable[[Algebra, Polynomial, Polynomial], Polynomial | None]
-HALF = Fraction(1, 2)
+HALF = as_whole(Fraction(1, 2))
 _WIDTH = {ir.DataType.BFLOAT16: 1, ir.DataType.FLOAT16: 1, ir.DataType.FLOAT: 2, ir.DataType.DOUBLE: 3}
 
 
@@ -158,10 +158,20 @@ def _expands(context: Context, x: Traced, operand: ir.Value | None) -> End | Non
 def _abs(context: Context, node: ir.Node) -> Traced | End:
     x = context.first(node)
     algebra = context.frame.algebra
-    if algebra.is_nonnegative(x.polynomial):
+    if algebra.is_nonnegative(x.polynomial) or _is_square(context, node.inputs[0]):
         return x
     square = algebra.multiply(x.polynomial, x.polynomial) if len(x.polynomial) == 1 else None
     return context.result(node, None if square is None else algebra.power(square, HALF), x.layout)
+
+
+def _is_square(context: Context, value: ir.Value | None) -> bool:
+    """Whether a value is written as a square on the walk: multiplied out, it no longer looks like one."""
+    node = None if value is None else value.producer()
+    if node is None or len(node.inputs) != 2 or context.get(node.inputs[0]) is None:
+        return False
+    if node.op_type == "Pow":
+        return context.facts.constants.scalar(node.inputs[1]) == 2
+    return node.op_type == "Mul" and node.inputs[0] is node.inputs[1]
 
 
 def _max(context: Context, node: ir.Node) -> Traced | End:
