@@ -31,7 +31,7 @@ from other_tools import OTHERS, command_lines, outcomes
 ROOT = Path(__file__).parents[1]
 NORMFUSE = [sys.executable, "-c", "from normfuse.cli import main; main()"]
 UNIT = 1_000_000 if sys.platform == "darwin" else 1_000  # of ru_maxrss in a megabyte
-LIMIT = 300  # seconds after which a tool is stopped
+LIMIT = 150  # seconds after which a tool is stopped
 ROOM = 12 * 10**9  # bytes of memory that a peer may ask for
 FEWER = 250  # damaged files that the peers get as well
 
@@ -61,7 +61,7 @@ def _confine(process: int) -> None:
 
 
 def _peak(process: int) -> float:
-    """The peak memory of a process so far in MB, or 0: ru_maxrss also remembers the process that started it."""
+    """The peak memory of a process so far in MB, or 0 where that is not told."""
     try:
         status = Path(f"/proc/{process}/status").read_text()
     except OSError:
@@ -81,7 +81,9 @@ def run(line: list[str]) -> Run:
         wall = time.perf_counter() - start
         if pid:
             child.returncode = os.waitstatus_to_exitcode(status)
-            memory = own or usage.ru_maxrss / UNIT
+            # ru_maxrss also remembers the process that started this one, which then counts as nothing
+            most = usage.ru_maxrss / UNIT
+            memory = most if most > _peak(os.getpid()) else own or most
             return Run(child.returncode, wall, usage.ru_utime + usage.ru_stime, memory)
         if wall > LIMIT:
             child.kill()

@@ -1,6 +1,7 @@
 """onnxruntime's CPU provider, as measured on it.
 
-- A norm whose epsilon stands beside the deviation is as fast spelled out.
+- A norm whose epsilon stands beside the deviation is faster as one operator and a factor for each row, from
+  rows of 128 on; below, that is as fast spelled out, or faster.
 - x / ||x|| in a few operators is faster than a fused one over short rows, and as fast over inner axes.
 - Over inner axes, statistics as matrix products are faster than a norm between two Transposes, but beside a
   convolution the Transposes cost nothing.
@@ -21,12 +22,22 @@ from normfuse.targets.target import Target
 
 LEAST_L2 = 32
 """How long the rows of an L2 norm have to be for a fused one to gain."""
+LEAST_DEVIATION = 128
+"""How long the rows have to be where epsilon stands beside the deviation."""
 _FEW = 4
 """Operators of an L2 norm that are one pass each, or less: Mul, ReduceSum, Sqrt, Div."""
 
 
+def _length(norm: Norm) -> int:
+    return math.prod(n for n in norm.size if isinstance(n, int))
+
+
+def _is_short_deviation(norm: Norm) -> bool:
+    return has_deviation_epsilon(norm) and _length(norm) < LEAST_DEVIATION
+
+
 def _is_fast_l2(norm: Norm) -> bool:
-    length = math.prod(n for n in norm.size if isinstance(n, int))
+    length = _length(norm)
     few = norm.kind == "L2Norm" and len(norm.spelled) <= _FEW
     return few and (length < LEAST_L2 or not norm.is_trailing)
 
@@ -41,7 +52,7 @@ ORT_CPU = Target(
     (
         AS_SPELLED.only(_is_fast_l2),
         MATMUL_STATISTICS.only(_spares_transposes),
-        AS_SPELLED.only(has_deviation_epsilon),
+        AS_SPELLED.only(_is_short_deviation),
         *EVERYWHERE[:-1],
         MATMUL_STATISTICS,
         AS_SPELLED,

@@ -34,10 +34,20 @@ def test_it_is_exact_on_rows_of_every_kind(write, epsilon, bessel):
 
 
 @pytest.mark.parametrize("write", [layer_norm, rms_norm], ids=["layer", "rms"])
-def test_on_the_cpu_where_it_is_slower_it_is_left(write):
+def test_on_the_cpu_over_short_rows_where_it_is_slower_it_is_left(write):
     result = rewritten(outside(write, 0.2), "ort-cpu")
     assert not result.fused
     assert result.reasons == {"no-gain"}
+
+
+@pytest.mark.parametrize("write", [layer_norm, rms_norm], ids=["layer", "rms"])
+def test_on_the_cpu_over_long_rows_it_is_one_operator_and_a_factor(write):
+    proto = outside(write, 0.2, x="float[3,128]", affine="y = Identity(n)")
+    result = rewritten(proto, "ort-cpu")
+    assert len(result.fused) == 1
+    assert result.operators["ReduceMean"] == 0
+    assert_agree(proto, result.model)
+    assert not rewritten(result.model, "ort-cpu").fused
 
 
 @pytest.mark.parametrize(("length", "kept"), [(8, True), (64, False)])
