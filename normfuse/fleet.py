@@ -17,7 +17,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from normfuse import api
-from normfuse.errors import CannotVerifyError, NormfuseError, ParityError, UsageError
+from normfuse.errors import CannotVerifyError, NormfuseError, UsageError
 from normfuse.options import Options
 from normfuse.report.fleet import Fleet, Outcome
 from normfuse.report.record import Report
@@ -170,7 +170,7 @@ def _outcome(job: Job, run: Callable[[], Report]) -> Outcome:
     try:
         return Outcome(name, run())
     except NormfuseError as error:
-        report = error.report if isinstance(error, ParityError) else None
+        report: Report | None = getattr(error, "report", None)
         return Outcome(name, report, str(error), error.hint, error.exit_code)
     except OSError as error:
         return Outcome(name, error=str(error), exit_code=UsageError.exit_code)
@@ -184,16 +184,17 @@ def _outcome(job: Job, run: Callable[[], Report]) -> Outcome:
 def copy_companions(folders: Sequence[Path], out: Path, fleet: Fleet, *, recursive: bool) -> None:
     """Copy what lies beside the models (configurations, tokenizers), so that the output folder is complete.
 
-    Models, and the data files that they use, are written by their own runs and are not copied. Files that
-    are there already stay.
+    Models, and the data files that they use, are written by their own runs and are not copied; nor is what is
+    called like a model that failed before its data files were known. Files that are there already stay.
     """
     used = {Path(name).resolve() for report in fleet.reports for name in report.data_files}
+    unread = tuple(str(Path(o.model).resolve()) for o in fleet.outcomes if o.report is None)
     for folder in folders:
         for path in folder.glob("**/*" if recursive else "*"):
             target = out / path.relative_to(folder)
-            is_model = (
-                path.suffix == ".onnx" or path.resolve() in used or out.resolve() in path.resolve().parents
-            )
+            file = path.resolve()
+            is_model = path.suffix == ".onnx" or file in used or str(file).startswith(unread)
+            is_model = is_model or out.resolve() in file.parents
             if path.is_file() and not is_model and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, target)

@@ -22,6 +22,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--sample", type=int, metavar="N", help="run N of the selected tests, by the date")
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that needs a GPU says why it cannot run where there is none."""
+    if item.get_closest_marker("cuda") is not None:
+        from normfuse.errors import CannotVerifyError
+        from normfuse.parity.providers import require
+
+        try:
+            require(["cuda"])
+        except CannotVerifyError as error:
+            pytest.skip(str(error))
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     count = config.getoption("--sample")

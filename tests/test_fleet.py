@@ -110,6 +110,15 @@ def test_weights_are_copied_by_their_model_and_by_no_one_else(tmp_path: Path) ->
     assert len(data) == 1
 
 
+def test_the_weights_of_a_model_that_failed_are_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    save(folder / "a.onnx")
+    (folder / "broken.onnx").write_bytes(b"no model")
+    (folder / "broken.onnx.data").write_bytes(b"its weights")
+    assert run([str(folder), "-o", str(tmp_path / "out"), "--quiet"]) == 3
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["a.onnx"]
+
+
 def test_one_broken_model_does_not_stop_the_others(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

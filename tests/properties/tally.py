@@ -70,6 +70,10 @@ def count(total: Tally, graphs: dict[str, Spelled], target: str) -> None:
     """Rewrite graphs side by side, and add what came of them."""
     protos = {name: spelled.model() for name, spelled in graphs.items()}
     sound = {name: proto for name, proto in protos.items() if not graphs[name].flaw or runs(proto)}
+    if target == "onnx":  # InstanceNormalization in float64 is standard, and onnxruntime has no kernel for it
+        sound = {
+            name: proto for name, proto in sound.items() if graphs[name].dtype != onnx.TensorProto.DOUBLE
+        }
     if not sound:
         return
     whole = together(sound)
