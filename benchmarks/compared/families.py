@@ -109,6 +109,7 @@ def _layer_norm(axes: str, affine: bool = True) -> str:
 
 _GROUPED = re.sub(r"\bx\b", "g", _layer_norm("last", affine=False)).replace("y = ", "n = ")
 _MEMORY = "the spelling is short, and memory bounds what is fused: see the ratio to the copy"
+_BESIDE = "the factor of each row is one more pass over the tensor, and a bias another"
 _TURN = "the axis is not the last: sums across rows, or turning the tensor, cost most of what is saved"
 _APART = "onnxruntime has no operator for it; where the batch is 1 it is an InstanceNorm"
 _NONE = "onnxruntime has no operator for it"
@@ -154,14 +155,14 @@ FAMILIES = (
         e = Add(t, eps)
         u = Div(d, e)
         s = Mul(u, scale)
-        y = Add(s, bias)"""),
+        y = Add(s, bias)""", why=_BESIDE),
     Family("RMSNorm, sigma + epsilon", TOKENS, """
         q = Mul(x, x)
         v = ReduceMean(q, last)
         t = Sqrt(v)
         e = Add(t, eps)
         u = Div(x, e)
-        y = Mul(u, scale)"""),
+        y = Mul(u, scale)""", why=_BESIDE),
     Family("batch statistics", IMAGES, _layer_norm("batch"), why=_APART),
     Family("local response normalization", IMAGES, """
         q = Mul(x, x)
