@@ -23,7 +23,6 @@ MAX_TRACED = 160
 MAX_VISITED = 1000
 MIN_OPSET = 7  # before it, operands broadcast by attributes
 FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE})
-_DOMAINS = ("", "ai.onnx")
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ class _Walker:
 
     def visit(self, node: ir.Node) -> bool:
         """Whether the walk goes on behind a node."""
-        operator = OPERATORS.get(node.op_type) if node.domain in _DOMAINS else None
+        operator = OPERATORS.get(node.op_type) if node.domain == "" else None
         if (
             operator is None
             or not node.inputs
@@ -161,7 +160,7 @@ class _Walker:
 def _source(base: ir.Value, order: Order) -> ir.Value | None:
     """The tensor of which a base is a view, where it is one."""
     view = base.producer()
-    is_view = view is not None and view in order and view.op_type in _VIEWS and view.domain in _DOMAINS
+    is_view = view is not None and view in order and view.op_type in _VIEWS and view.domain == ""
     return view.inputs[0] if view is not None and is_view else None
 
 

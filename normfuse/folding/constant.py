@@ -25,7 +25,7 @@ from normfuse.graph.facts import Facts
 def fold_constants(facts: Facts, excluded: Excluded, ledger: Ledger) -> None:
     """Replace every BatchNormalization of a constant by what it computes."""
     for node in list(facts.model.graph.all_nodes()):
-        if node.op_type != "BatchNormalization" or node.domain not in ("", "ai.onnx"):
+        if node.op_type != "BatchNormalization" or node.domain != "":
             continue
         output = node.outputs[0]
         if output.is_graph_output() or facts.opset < 9 or not facts.constants.is_known(node.inputs[0]):

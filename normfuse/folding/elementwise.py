@@ -45,7 +45,7 @@ def is_identity(facts: Facts, node: ir.Node) -> bool:
 
 def is_widening(facts: Facts, node: ir.Node) -> bool:
     """A Cast to a wider float: what follows is rounded once more when it is cast back."""
-    if node.op_type != "Cast" or node.domain not in ("", "ai.onnx"):
+    if node.op_type != "Cast" or node.domain != "":
         return False
     given, made = facts.shapes.dtype(node.inputs[0]), facts.shapes.dtype(node.outputs[0])
     if given not in FLOATS or made not in FLOATS or given is None or made is None:
@@ -55,7 +55,7 @@ def is_widening(facts: Facts, node: ir.Node) -> bool:
 
 def data_of(facts: Facts, node: ir.Node) -> ir.Value | None:
     """The operand that an affine or an identity operator changes, without reading any parameter."""
-    if node.domain not in ("", "ai.onnx"):
+    if node.domain != "":
         return None
     if node.op_type == "BatchNormalization":
         return node.inputs[0]

@@ -23,7 +23,7 @@ Moved = list[tuple[ir.Value, Affine]]
 
 def is_layout(node: ir.Node) -> bool:
     """Whether an affine may pass through `node` at all."""
-    return node.op_type in _TABLE and node.domain in ("", "ai.onnx")
+    return node.op_type in _TABLE and node.domain == ""
 
 
 def backward(facts: Facts, node: ir.Node, output: ir.Value, affine: Affine) -> Moved | Stop:

@@ -133,7 +133,7 @@ class Linear:
 
 def is_linear(node: ir.Node) -> bool:
     """Whether `node` is one of these operators, whatever its operands."""
-    return node.op_type in _READERS and node.domain in ("", "ai.onnx")
+    return node.op_type in _READERS and node.domain == ""
 
 
 def may_take(facts: Facts, node: ir.Node, data: ir.Value | None = None) -> bool:

@@ -57,11 +57,11 @@ def turned_back(
 
 
 def _turns(node: ir.Node) -> bool:
-    return node.op_type in _TURNS and node.domain in ("", "ai.onnx")
+    return node.op_type in _TURNS and node.domain == ""
 
 
 def _is_elementwise(facts: Facts, node: ir.Node) -> bool:
-    if node.domain not in ("", "ai.onnx"):
+    if node.domain != "":
         return False
     if node.op_type == "Clip":  # its bounds are scalars
         return all(v is None or facts.shapes.rank(v) == 0 for v in node.inputs[1:])

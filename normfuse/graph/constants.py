@@ -118,7 +118,7 @@ class Constants:
 
     def _fold(self, value: ir.Value, depth: int) -> np.ndarray[Any, Any] | None:
         node = value.producer()
-        if node is None or depth > MAX_CHAIN or node.domain not in ("", "ai.onnx"):
+        if node is None or depth > MAX_CHAIN or node.domain != "":
             return None
         if node.op_type not in FOLDABLE or len(node.outputs) != 1:
             return None
@@ -146,7 +146,7 @@ def _is_plain(value: ir.Value) -> bool:
     return (
         node is not None
         and node.op_type == "Constant"
-        and node.domain in ("", "ai.onnx")
+        and node.domain == ""
         and len(node.attributes) == 1
         and len(node.outputs) == 1
         and "sparse_value" not in node.attributes

@@ -2,6 +2,8 @@
 
 Facts hold for the graph as it is: a rewrite that adds values states their shapes with `shapes.set`, and one
 that replaces a value says so with `shapes.same_as`.
+
+A node of ONNX's own operators is one whose domain is "": onnx-ir reads "ai.onnx" as that.
 """
 
 from __future__ import annotations

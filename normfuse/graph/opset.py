@@ -62,7 +62,7 @@ def _sample_as_before(copy: ir.Model, model: ir.Model) -> bool:
         return True
     known = {n.outputs[0].name: n for n in ir.traversal.RecursiveGraphIterator(copy.graph) if n.outputs}
     for old in ir.traversal.RecursiveGraphIterator(model.graph):
-        if old.op_type not in ("Resize", "Upsample") or old.domain not in ("", "ai.onnx"):
+        if old.op_type not in ("Resize", "Upsample") or old.domain != "":
             continue
         new = known.get(old.outputs[0].name)
         is_nearest = old.attributes.get_string("mode", "nearest") == "nearest"

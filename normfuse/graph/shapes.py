@@ -134,7 +134,7 @@ def _prepare(values: list[ir.Value]) -> None:
         node = value.producer()
         if value.const_value is not None and node is None:
             value.shape, value.dtype = _static(value.const_value), value.const_value.dtype
-        elif node is not None and node.domain in ("", "ai.onnx"):
+        elif node is not None and node.domain == "":
             value.shape = None
         elif value.shape is not None:
             value.shape = ir.Shape([_named(d, names) for d in value.shape])

@@ -16,7 +16,6 @@ from normfuse.graph.scopes import graphs
 # Inputs that must share the type of the first, in the standard domain, and the opset from which on they must.
 # RMSNormalization allows its scale another type, so it is not here.
 _SAME_TYPE = {"LayerNormalization": 17, "GroupNormalization": 18, "InstanceNormalization": 1}
-_STANDARD = ("", "ai.onnx")
 
 
 def check_types(model: ir.Model, where: str) -> None:
@@ -25,7 +24,7 @@ def check_types(model: ir.Model, where: str) -> None:
     for graph in graphs(model):
         for node in graph:
             since = _SAME_TYPE.get(node.op_type)
-            if since is not None and node.domain in _STANDARD and opset >= since:
+            if since is not None and node.domain == "" and opset >= since:
                 _check(node, where)
 
 

@@ -19,7 +19,7 @@ _MAX_STEPS = 4
 def bases(facts: Facts, graph: ir.Graph) -> Iterator[tuple[ir.Node, list[ir.Value]]]:
     """Each reduction of a graph with the values that its statistic may be of, earliest first."""
     for node in graph:
-        if node.domain in ("", "ai.onnx") and (node.op_type in REDUCTIONS or node.op_type in FUSED_NORMS):
+        if node.domain == "" and (node.op_type in REDUCTIONS or node.op_type in FUSED_NORMS):
             chain = list(_chain(facts, node))
             if chain:
                 yield node, chain[::-1]
@@ -39,7 +39,7 @@ def _chain(facts: Facts, reduction: ir.Node) -> Iterator[ir.Value]:
 
 def _single_source(facts: Facts, node: ir.Node) -> ir.Value | None:
     """The one run-time value of which a node computes a multiple or a power."""
-    if node.domain not in ("", "ai.onnx"):
+    if node.domain != "":
         return None
     if node.op_type in _UNARY and node.inputs:
         return node.inputs[0]
@@ -57,7 +57,7 @@ def _origin(facts: Facts, value: ir.Value | None) -> ir.Value | None:
     """The value itself, before operators that change nothing."""
     for _ in range(_MAX_STEPS):
         node = None if value is None else value.producer()
-        if node is None or node.domain not in ("", "ai.onnx") or node.op_type not in ("Identity", "Cast"):
+        if node is None or node.domain != "" or node.op_type not in ("Identity", "Cast"):
             return value
         if facts.shapes.dtype(node.inputs[0]) != facts.shapes.dtype(value):
             return value

@@ -12,10 +12,8 @@ import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import numpy as np
 import onnx_ir as ir
 
-from normfuse.algebra.coefficient import Coefficient
 from normfuse.algebra.frame import Traced
 from normfuse.algebra.memory import Memory
 from normfuse.algebra.operators.layout import LAYOUT
@@ -205,7 +203,7 @@ class _Search:
 
     def _outside(self, found: _Judged, end: ir.Value) -> str | None:
         """Why the affine behind a fused core stays outside of it, where one does."""
-        bare = _is_number(found.norms[end].scale, 1.0) and _is_number(found.norms[end].bias, 0.0)
+        bare = found.norms[end].is_bare
         for consumer in end.consumers():
             verdict = found.rejected.get(consumer.outputs[0])
             if verdict is not None and (
@@ -272,10 +270,6 @@ def _reads_a_root(found: Walk, node: ir.Node) -> bool:
     """Whether an operand is the root of a statistic."""
     traced = (found.traced[v] for v in node.inputs if v is not None and v in found.traced)
     return any(has_root(found.frame.algebra, t.polynomial) for t in traced)
-
-
-def _is_number(coefficient: Coefficient, number: float) -> bool:
-    return not isinstance(coefficient, np.ndarray) and coefficient == number
 
 
 def _rank(ending: Ending) -> int:

@@ -15,7 +15,7 @@ from normfuse.norms.norm import Kind, Norm
 
 def from_operator(facts: Facts, node: ir.Node) -> Norm | None:
     """The GroupNorm that a node computes, or None: another operator, or its affine is not constant."""
-    if node.op_type != "GroupNormalization" or node.domain not in ("", "ai.onnx"):
+    if node.op_type != "GroupNormalization" or node.domain != "":
         return None
     x, output = node.inputs[0], node.outputs[0]
     shape, dtype = facts.shapes.of(x), facts.shapes.dtype(x)

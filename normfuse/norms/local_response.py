@@ -22,7 +22,6 @@ from normfuse.norms.refusal import Refusal
 
 _VIEWS = frozenset({"Reshape", "Squeeze", "Unsqueeze"})
 _MAX_VIEWS = 3
-_DOMAINS = ("", "ai.onnx")
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class LocalResponse:
 def find_local_responses(facts: Facts, graph: ir.Graph) -> Iterator[LocalResponse | Refusal]:
     """Every division by a power of a pooled square of the dividend."""
     for node in graph:
-        if node.op_type == "AveragePool" and node.domain in _DOMAINS:
+        if node.op_type == "AveragePool" and node.domain == "":
             squared = _squared(node)
             division = _division(node)
             if squared is None or division is None:
@@ -58,7 +57,7 @@ def _squared(pool: ir.Node) -> list[ir.Node] | None:
     value = pool.inputs[0]
     for _ in range(2 * _MAX_VIEWS):
         node = None if value is None else value.producer()
-        if node is None or node.domain not in _DOMAINS:
+        if node is None or node.domain != "":
             return None
         nodes.insert(0, node)
         if node.op_type == "Mul" and node.inputs[0] is node.inputs[1]:
@@ -84,7 +83,7 @@ def _division(pool: ir.Node) -> list[ir.Node] | None:
             return None
         node = consumers[0]
         nodes.append(node)
-        if node.domain not in _DOMAINS:
+        if node.domain != "":
             return None
         if node.op_type == wanted[0]:
             wanted.pop(0)

@@ -13,6 +13,7 @@ mean and var are over `axes`. A Norm knows no operator of ONNX; what is emitted 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -67,6 +68,21 @@ class Norm:
     def size(self) -> tuple[Dim, ...]:
         """The dimensions of the normalized axes."""
         return tuple(self.shape[k] for k in self.axes)
+
+    @property
+    def known_length(self) -> int:
+        """How many elements are normalized together, as far as that is known: dynamic dimensions count 1."""
+        return math.prod(n for n in self.size if isinstance(n, int))
+
+    @property
+    def is_biased(self) -> bool:
+        """Whether there is a bias to add."""
+        return isinstance(self.bias, np.ndarray) or self.bias != 0
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether there is neither a scale nor a bias."""
+        return not isinstance(self.scale, np.ndarray) and self.scale == 1 and not self.is_biased
 
     @property
     def is_trailing(self) -> bool:

@@ -45,7 +45,7 @@ def leads_to_a_root(node: ir.Node) -> bool:
 
 
 def _is_root(node: ir.Node) -> bool:
-    if node.op_type != "Pow" or node.domain not in ("", "ai.onnx"):
+    if node.op_type != "Pow" or node.domain != "":
         return node.op_type in _ROOTS
     exponent = node.inputs[1]
     tensor = None if exponent is None else ir.convenience.get_const_tensor(exponent)

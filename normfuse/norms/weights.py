@@ -60,7 +60,7 @@ def find_weight_norms(facts: Facts, graph: ir.Graph) -> Iterator[WeightNorm]:
     """Every value behind a reduction of weights that something other than weights uses."""
     members: dict[ir.Node, None] = {}
     for node in graph:
-        if node.domain not in ("", "ai.onnx") or node.op_type not in _MEMBERS or len(node.outputs) != 1:
+        if node.domain != "" or node.op_type not in _MEMBERS or len(node.outputs) != 1:
             continue
         operands = [v for v in node.inputs if v is not None]
         inside = [v for v in operands if v.producer() in members]

@@ -58,7 +58,7 @@ def rewrite(model: ir.Model, target: Target, leave: Leave, plan: Plan | None = N
 
 def _may_be_candidate(node: ir.Node) -> bool:
     normalizations = ("BatchNormalization", "GroupNormalization", *FUSED_NORMS)
-    return node.domain in ("", "ai.onnx") and (node.op_type in REDUCTIONS or node.op_type in normalizations)
+    return node.domain == "" and (node.op_type in REDUCTIONS or node.op_type in normalizations)
 
 
 def _rewrites(done: Rewritten) -> int:

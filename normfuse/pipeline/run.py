@@ -298,7 +298,7 @@ def _foreign(model: ir.Model) -> tuple[str, ...]:
     found = {
         key
         for key in operators - local
-        if not (key[0] in ("", "ai.onnx", "ai.onnx.ml") and _exists(key[1], key[0], opset))
+        if not (key[0] in ("", "ai.onnx.ml") and _exists(key[1], key[0], opset))
     }
     return tuple(sorted(f"{domain}.{name}" if domain else name for domain, name in found))
 

@@ -103,7 +103,7 @@ def _boxes(nodes: Sequence[ir.Node], begin: str) -> Sketch:
 
 
 def _operator(node: ir.Node) -> str:
-    return f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+    return f"{node.domain}.{node.op_type}" if node.domain != "" else node.op_type
 
 
 def _is_constant(value: ir.Value) -> bool:

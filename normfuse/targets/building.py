@@ -106,6 +106,13 @@ class Builder:
         empty = {"allowzero": 1} if self.facts.opset >= ALLOW_ZERO_OPSET else {}
         return self.emit("Reshape", y, self.emit_integers("Shape", self.x), **empty)
 
+    def scaled(self, y: ir.Value, scale: ir.Value, bias: ir.Value, channels: tuple[int, ...]) -> ir.Value:
+        """scale * y + bias along the second axis, as one BatchNormalization of mean 0 and variance 1."""
+        dtype = self.norm.dtype.numpy()
+        mean = self.number(np.zeros(channels, dtype), "mean")
+        variance = self.number(np.ones(channels, dtype), "variance")
+        return self.emit("BatchNormalization", y, scale, bias, mean, variance, epsilon=0.0)
+
     def number(self, array: np.ndarray[Any, Any], wish: str) -> ir.Value:
         """A constant of the lowering's own, shared between the sites of a model that need the same."""
         return shared_constant(self.facts, array, wish)

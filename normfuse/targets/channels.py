@@ -79,15 +79,10 @@ def _core(builder: Builder, operator: str, x: ir.Value, size: tuple[Dim, ...]) -
 def _affine(builder: Builder, y: ir.Value) -> ir.Value:
     """Scale and bias of each channel: one BatchNormalization where there is a kernel, else Mul and Add."""
     norm: Norm = builder.norm
-    plain = not isinstance(norm.scale, np.ndarray) and not isinstance(norm.bias, np.ndarray)
-    if plain and norm.scale == 1 and norm.bias == 0:
+    if norm.is_bare:
         return y
     if has_kernel("BatchNormalization", builder.runtimes, norm.dtype, builder.facts.opset):
-        scale, bias = _parameters(builder)
-        channels = builder.static((1,))
-        mean = builder.number(np.zeros(channels, norm.dtype.numpy()), "mean")
-        variance = builder.number(np.ones(channels, norm.dtype.numpy()), "variance")
-        return builder.emit("BatchNormalization", y, scale, bias, mean, variance, epsilon=0.0)
+        return builder.scaled(y, *_parameters(builder), builder.static((1,)))
     along = tuple(range(1, len(norm.shape)))
     sizes = (*builder.static((1,)), *[1] * (len(norm.shape) - 2))
     scaled = builder.emit("Mul", y, builder.parameter(norm.scale, along, sizes, "scale"))

@@ -23,8 +23,7 @@ EVERYWHERE = (
     INSTANCE_NORM_OVER_LAST,
     VIEW_INSTANCE_NORM,
     VIEW_LAYER_NORM,
-    AS_SPELLED,
 )
 """RMSNormalization is a standard operator, so it comes before onnxruntime's own: they share a kernel."""
 
-ORT = Target("ort", ("cpu", "cuda"), EVERYWHERE)
+ORT = Target("ort", ("cpu", "cuda"), (*EVERYWHERE, AS_SPELLED))

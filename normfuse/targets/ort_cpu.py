@@ -11,8 +11,6 @@
 
 from __future__ import annotations
 
-import math
-
 from normfuse.norms.norm import Norm
 from normfuse.targets.deviation import has_deviation_epsilon
 from normfuse.targets.lowering import AS_SPELLED
@@ -28,18 +26,13 @@ _FEW = 4
 """Operators of an L2 norm that are one pass each, or less: Mul, ReduceSum, Sqrt, Div."""
 
 
-def _length(norm: Norm) -> int:
-    return math.prod(n for n in norm.size if isinstance(n, int))
-
-
 def _is_short_deviation(norm: Norm) -> bool:
-    return has_deviation_epsilon(norm) and _length(norm) < LEAST_DEVIATION
+    return has_deviation_epsilon(norm) and norm.known_length < LEAST_DEVIATION
 
 
 def _is_fast_l2(norm: Norm) -> bool:
-    length = _length(norm)
     few = norm.kind == "L2Norm" and len(norm.spelled) <= _FEW
-    return few and (length < LEAST_L2 or not norm.is_trailing)
+    return few and (norm.known_length < LEAST_L2 or not norm.is_trailing)
 
 
 def _spares_transposes(norm: Norm) -> bool:
@@ -53,7 +46,7 @@ ORT_CPU = Target(
         AS_SPELLED.only(_is_fast_l2),
         MATMUL_STATISTICS.only(_spares_transposes),
         AS_SPELLED.only(_is_short_deviation),
-        *EVERYWHERE[:-1],
+        *EVERYWHERE,
         MATMUL_STATISTICS,
         AS_SPELLED,
     ),

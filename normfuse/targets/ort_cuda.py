@@ -14,6 +14,6 @@ from normfuse.targets.target import Target
 ORT_CUDA = Target(
     "ort-cuda",
     ("cuda",),
-    (CUDA_GROUP_NORM.only(is_half), *EVERYWHERE[:-1], CUDA_GROUP_NORM, AS_SPELLED),
+    (CUDA_GROUP_NORM.only(is_half), *EVERYWHERE, CUDA_GROUP_NORM, AS_SPELLED),
     skips_residuals=True,
 )

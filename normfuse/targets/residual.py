@@ -54,7 +54,7 @@ def guard_residuals(facts: Facts, graph: ir.Graph, leave: Leave) -> list[Guarded
 
 
 def _is_residual(facts: Facts, add: ir.Node) -> bool:
-    if add.op_type != "Add" or add.domain not in ("", "ai.onnx") or facts.opset < 8:
+    if add.op_type != "Add" or add.domain != "" or facts.opset < 8:
         return False
     if facts.shapes.dtype(add.outputs[0]) not in _SUM_TYPES:
         return False

@@ -84,7 +84,7 @@ def _site(facts: Facts, node: ir.Node, runtimes: tuple[str, ...]) -> _Site | Non
     add = None if x is None else x.producer()
     if x is None or add is None or add.graph is not node.graph or not _is_over_last(facts, node, x):
         return None
-    if add.op_type not in ("Add", "Sum") or add.domain not in ("", "ai.onnx") or len(add.inputs) != 2:
+    if add.op_type not in ("Add", "Sum") or add.domain != "" or len(add.inputs) != 2:
         return None
     dtype, (first, second) = facts.shapes.dtype(x), add.inputs
     if dtype is None or first is None or second is None:
@@ -118,7 +118,7 @@ def _with_bias(facts: Facts, site: _Site, width: int | str, dtype: ir.DataType) 
     for value, other in ((site.first, site.second), (site.second, site.first)):
         add = value.producer()
         alone = len(value.uses()) == 1 and not value.is_graph_output()
-        if add is None or not alone or add.op_type != "Add" or add.domain not in ("", "ai.onnx"):
+        if add is None or not alone or add.op_type != "Add" or add.domain != "":
             continue
         for data, bias in (tuple(add.inputs), tuple(reversed(add.inputs))):
             if data is None or bias is None or not _is_vector(facts, bias, width, dtype):

@@ -42,14 +42,14 @@ def _build(builder: Builder) -> ir.Value:
         epsilon = _constant(builder, norm.deviation_epsilon / uniform, "epsilon")
         divisor = builder.emit("Add", divisor, epsilon)
     y = builder.emit("Div", x, divisor)
-    if uniform == 1.0 and not _is_plain(norm):
+    if uniform == 1.0 and not norm.is_bare:
         y = _affine(builder, y)
     return y if len(norm.shape) == 3 else builder.shaped_like_x(y)
 
 
 def _mean(builder: Builder, x: ir.Value, factor: float = 1.0) -> ir.Value:
     """factor times the mean over the normalized axes."""
-    length = _length(builder.norm)
+    length = builder.norm.known_length
     return builder.emit("MatMul", _constant(builder, np.full((1, length), factor / length), "mean"), x)
 
 
@@ -59,18 +59,16 @@ def _view(builder: Builder) -> ir.Value:
     if len(norm.shape) == 3:
         return builder.x
     behind = _behind(norm)
-    dims = [0, _length(norm), -1 if behind is None else behind]
+    dims = [0, norm.known_length, -1 if behind is None else behind]
     return builder.emit("Reshape", builder.x, builder.number(np.array(dims, np.int64), "view"))
 
 
 def _affine(builder: Builder, y: ir.Value) -> ir.Value:
     norm = builder.norm
     sizes = builder.static(norm.axes)
-    length = (math.prod(sizes),)
     scale = builder.parameter(norm.scale, norm.axes, sizes, "scale", flat=True)
     bias = builder.parameter(norm.bias, norm.axes, sizes, "bias", flat=True)
-    mean, variance = (_constant(builder, np.full(length, k), "statistics") for k in (0.0, 1.0))
-    return builder.emit("BatchNormalization", y, scale, bias, mean, variance, epsilon=0.0)
+    return builder.scaled(y, scale, bias, (math.prod(sizes),))
 
 
 def _constant(builder: Builder, number: object, wish: str) -> ir.Value:
@@ -79,17 +77,9 @@ def _constant(builder: Builder, number: object, wish: str) -> ir.Value:
 
 def _uniform_scale(norm: Norm) -> float:
     """A scale above 0 that is one number, where there is no bias: it can be divided by."""
-    if isinstance(norm.scale, np.ndarray) or isinstance(norm.bias, np.ndarray) or norm.bias != 0:
+    if isinstance(norm.scale, np.ndarray) or norm.is_biased:
         return 1.0
     return float(norm.scale) if 2.0**-20 < norm.scale < 2.0**20 else 1.0
-
-
-def _is_plain(norm: Norm) -> bool:
-    return not isinstance(norm.scale, np.ndarray) and norm.scale == 1 and not np.any(norm.bias)
-
-
-def _length(norm: Norm) -> int:
-    return math.prod(n for n in norm.size if isinstance(n, int))
 
 
 def _behind(norm: Norm) -> int | None:
@@ -106,7 +96,7 @@ def is_inner(norm: Norm) -> bool:
 
 def is_as_exact_as_the_operator(norm: Norm) -> bool:
     """Whether nothing is lost against a LayerNormalization; against ReduceMean nothing is at any length."""
-    return _length(norm) <= MOST_EXACT
+    return norm.known_length <= MOST_EXACT
 
 
 def gains(norm: Norm) -> bool:

@@ -9,7 +9,6 @@ other axes  Transpose -> one of these -> Transpose
 
 from __future__ import annotations
 
-import numpy as np
 import onnx_ir as ir
 
 from normfuse.norms.norm import Norm
@@ -23,22 +22,17 @@ def _build(builder: Builder, operator: str, *, takes_bias: bool = False) -> ir.V
     x = builder.trailing()
     sizes = builder.static(norm.axes)
     operands = [x, builder.parameter(norm.scale, norm.axes, sizes, "scale")]
-    if is_biased(norm) and takes_bias:
+    if norm.is_biased and takes_bias:
         operands.append(builder.parameter(norm.bias, norm.axes, sizes, "bias"))
     emit = builder.emit_with_statistics if norm.statistics else builder.emit
     y = emit(operator, *operands, axis=-len(norm.axes), epsilon=float(norm.epsilon))
     return builder.restored(y if takes_bias else biased(builder, y))
 
 
-def is_biased(norm: Norm) -> bool:
-    """Whether there is a bias to add."""
-    return isinstance(norm.bias, np.ndarray) or norm.bias != 0
-
-
 def biased(builder: Builder, y: ir.Value) -> ir.Value:
     """Add the bias, where there is one, in the frame of the normalized axes."""
     norm = builder.norm
-    if not is_biased(norm):
+    if not norm.is_biased:
         return y
     return builder.emit("Add", y, builder.parameter(norm.bias, norm.axes, builder.static(norm.axes), "bias"))
 

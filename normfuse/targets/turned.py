@@ -121,7 +121,7 @@ def _between(facts: Facts, node: ir.Node) -> Norm | None:
 
 
 def _is_transpose(node: ir.Node) -> bool:
-    return node.op_type == "Transpose" and node.domain in ("", "ai.onnx")
+    return node.op_type == "Transpose" and node.domain == ""
 
 
 def _only_reader(node: ir.Node) -> ir.Node | None:
