@@ -166,8 +166,7 @@ def benchmark(
     from normfuse.bench.latency import measure
     from normfuse.bench.running import Named
 
-    options = options or Options()
-    run = Run(options, progress)
+    run = Run(options or Options(), progress)
     with ExitStack() as stack:
         sources = [run.read(model) for model in models]
         files = [stack.enter_context(model_io.original(source)) for source in sources]
@@ -181,7 +180,7 @@ def benchmark(
                 profile=profile,
                 progress=run.progress,
             )
-            for provider in options.providers
+            for provider in run.options.providers
         ]
 
 

@@ -64,8 +64,12 @@ def _jobs_of(path: Path, out: Path | None, recursive: bool) -> Iterator[Job]:
 
 
 def _is_source(path: Path, out: Path | None) -> bool:
-    below_out = out is not None and out.resolve() in path.resolve().parents
-    return path.is_file() and not path.name.endswith(api.SUFFIX) and not below_out
+    is_result = path.name.endswith(api.SUFFIX) or (out is not None and _is_below(path, out))
+    return path.is_file() and not is_result
+
+
+def _is_below(path: Path, folder: Path) -> bool:
+    return folder.resolve() in path.resolve().parents
 
 
 def _refuse_collisions(jobs: Sequence[Job]) -> None:
@@ -194,7 +198,6 @@ def copy_companions(folders: Sequence[Path], out: Path, fleet: Fleet, *, recursi
             target = out / path.relative_to(folder)
             file = path.resolve()
             is_model = path.suffix == ".onnx" or file in used or str(file).startswith(unread)
-            is_model = is_model or out.resolve() in file.parents
-            if path.is_file() and not is_model and not target.exists():
+            if path.is_file() and not (is_model or _is_below(path, out) or target.exists()):
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(path, target)

@@ -63,8 +63,7 @@ def export(
             return api.optimize(source, path, options)
         fused = Path(folder, "fused.onnx")
         report = api.optimize(source, fused, replace(options, dry_run=False)).report
-        for provider in options.providers:
-            _require_agreement(module, args, kwargs or {}, fused, provider)
+        _require_agreement(module, args, kwargs or {}, fused, options.providers)
         if options.dry_run:
             return api.Result(None, replace(_told(report, module, path), written=None))
         with model_io.copy_unchanged(model_io.read(fused), path) as staged:
@@ -81,12 +80,27 @@ def _told(report: Report, module: torch.nn.Module, path: Path) -> Report:
 
 
 def _require_agreement(
-    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], path: Path, provider: str
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    path: Path,
+    providers: Sequence[str],
 ) -> None:
-    """Compare the outputs of a model file with the module's, one by one."""
+    """Compare the outputs of a model file on each provider with the module's, one by one."""
     truth = _outputs(module, args, kwargs)
-    session = _session(path, provider)
     values = [_array(tensor) for tensor in _tensors((args, kwargs))]
+    results = [_computed(_session(path, provider), values) for provider in providers]
+    if any(len(found) != len(truth) for found in results):
+        raise ParityError(f"the export has {len(results[0])} outputs, and the module has {len(truth)}")
+    floors = [_noise(module, args, kwargs, truth, seed) for seed in range(NUDGES)]
+    for found in results:
+        for k, ((name, value), expected) in enumerate(zip(found.items(), truth, strict=True)):
+            bound = TIMES_NOISE * max(floor[k] for floor in floors) + ROUNDOFFS * roundoff(expected.dtype)
+            _require(name, distance(expected, value), bound)
+
+
+def _computed(session: Session, values: Sequence[Array]) -> dict[str, Any]:
+    """The outputs of a model for the tensors that the module was called with."""
     names = [value.name for value in session.session.get_inputs()]
     if len(values) != len(names):
         raise CannotVerifyError(
@@ -94,17 +108,11 @@ def _require_agreement(
             hint="give every tensor in args, or Options(verify=False)",
         )
     try:
-        found = list(session.run(dict(zip(names, values, strict=True))).values())
+        return session.run(dict(zip(names, values, strict=True)))
     except RuntimeRefusalError as error:
         raise CannotVerifyError(
             f"the exported model does not run on the module's own inputs: {error}"
         ) from error
-    if len(found) != len(truth):
-        raise ParityError(f"the export has {len(found)} outputs, and the module has {len(truth)}")
-    floors = [_noise(module, args, kwargs, truth, seed) for seed in range(NUDGES)]
-    for k, (name, expected, value) in enumerate(zip(session.outputs, truth, found, strict=True)):
-        bound = TIMES_NOISE * max(floor[k] for floor in floors) + ROUNDOFFS * roundoff(expected.dtype)
-        _require(name, distance(expected, value), bound)
 
 
 def _session(path: Path, provider: str) -> Session:

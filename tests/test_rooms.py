@@ -10,7 +10,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "normfuse"
 ORDER = [
-    {"errors", "options", "streams"},
+    {"errors", "options", "streams", "versions"},
     {"graph"},
     {"model_io", "algebra"},
     {"norms"},

@@ -17,8 +17,7 @@ from normfuse.cli.options import (
 )
 from normfuse.cli.parse import parsed_options, with_inputs
 from normfuse.cli.results import print_json, progress_shown
-from normfuse.cli.standard import STREAM, given_model
-from normfuse.errors import UsageError
+from normfuse.cli.standard import given_models
 from normfuse.streams import writing
 
 
@@ -41,13 +40,12 @@ def bench(
     of the machine.
     """
     options = with_inputs(parsed_options(None, ep, dim, seed, None), inputs, given, custom_op_library)
-    if sum(str(model) == STREAM for model in models) > 1:
-        raise UsageError("only one of the models can come from standard input")
+    given_ones = given_models(models)
     from normfuse import api
 
     with progress_shown(as_json) as progress:
         found = api.benchmark(
-            [given_model(model) for model in models],
+            given_ones,
             options,
             threads=threads,
             seconds=seconds,

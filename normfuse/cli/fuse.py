@@ -142,8 +142,8 @@ def _check_names(models: list[Path]) -> None:
     from normfuse.cli.entry import COMMANDS
 
     for model in models:
-        near = get_close_matches(str(model), COMMANDS, n=1, cutoff=0.7)
-        if near and (len(models) > 1 or str(model) != near[0]) and not model.exists():
+        near = [] if model.exists() else get_close_matches(str(model), COMMANDS, n=1, cutoff=0.7)
+        if near and (len(models) > 1 or str(model) != near[0]):
             raise UsageError(
                 f"there is no file {str(model)!r}", hint=f"did you mean the command: normfuse {near[0]} …?"
             )

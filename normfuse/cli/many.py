@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import itertools
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
@@ -11,6 +11,7 @@ from multiprocessing import active_children
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from normfuse.cli.results import progress_shown
 from normfuse.cli.standard import STREAM
 from normfuse.errors import ParityError, UsageError
 from normfuse.streams import writing
@@ -94,21 +95,13 @@ def _executor(many: Many, count: int) -> Iterator[Executor | None]:
 @contextmanager
 def _steps(count: int, quiet: bool) -> Iterator[Callable[[Outcome], None] | None]:
     """Shows on a terminal how far it is."""
-    if quiet or not sys.stderr.isatty():
-        yield None
-        return
-    from normfuse.report.live import Live
-
-    with Live() as live:
-        finished = 0
-
-        def done(outcome: Outcome) -> None:
-            nonlocal finished
-            finished += 1
-            live.step(f"{finished} of {count} done: {outcome.model}")
-
-        live.step(f"{count} models")
-        yield done
+    with progress_shown(quiet) as step:
+        if step is None:
+            yield None
+            return
+        finished = itertools.count(1)
+        step(f"{count} models")
+        yield lambda outcome: step(f"{next(finished)} of {count} done: {outcome.model}")
 
 
 def _print(found: Fleet, quiet: bool) -> None:

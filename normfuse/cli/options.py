@@ -214,16 +214,11 @@ Version = Annotated[
 
 
 def _versions() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
     from normfuse import __version__
+    from normfuse.versions import installed
 
-    lines = [f"normfuse {__version__}"]
-    for package in ("onnx", "onnx-ir", "onnxruntime", "onnxruntime-gpu"):
-        try:
-            lines.append(f"{package} {version(package)}")
-        except PackageNotFoundError:
-            continue
+    packages = installed(("onnx", "onnx-ir", "onnxruntime", "onnxruntime-gpu"))
+    lines = [f"normfuse {__version__}", *(f"{package} {version}" for package, version in packages.items())]
     try:
         import onnxruntime
     except ImportError:

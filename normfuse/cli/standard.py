@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,6 +19,13 @@ def given_model(model: Path) -> Path | bytes:
     if sys.stdin.isatty():
         raise UsageError("a model is not typed in by hand", hint="normfuse - < model.onnx")
     return sys.stdin.buffer.read()
+
+
+def given_models(models: Sequence[Path]) -> list[Path | bytes]:
+    """The same for several models, of which standard input can hold one."""
+    if sum(str(model) == STREAM for model in models) > 1:
+        raise UsageError("only one of the models can come from standard input")
+    return [given_model(model) for model in models]
 
 
 def standard_output() -> BinaryIO:

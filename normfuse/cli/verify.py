@@ -23,8 +23,8 @@ from normfuse.cli.options import (
 )
 from normfuse.cli.parse import parsed_options, with_inputs, with_memory
 from normfuse.cli.results import print_json
-from normfuse.cli.standard import STREAM, given_model
-from normfuse.errors import CannotVerifyError, ParityError, UsageError
+from normfuse.cli.standard import given_models
+from normfuse.errors import CannotVerifyError, ParityError
 from normfuse.streams import writing
 
 if TYPE_CHECKING:
@@ -48,16 +48,14 @@ def verify(
     """Compare what two models compute. Exit 0: they agree, 1: they differ, 4: it cannot be told."""
     options = with_inputs(parsed_options(None, ep, dim, seed, None), inputs, given, custom_op_library)
     options = with_memory(options, max_memory)
-    if str(a) == str(b) == STREAM:
-        raise UsageError("only one of the two models can come from standard input")
+    first, second = given_models((a, b))
     from normfuse import api
 
-    models = given_model(a), given_model(b)
-    verdicts = api.verify(*models, options)
+    verdicts = api.verify(first, second, options)
     differ = tuple(verdict.provider for verdict in verdicts if verdict.result == "failed")
     located: list[Located] = []
     if locate and differ:
-        located = api.locate(*models, dataclasses.replace(options, providers=differ))
+        located = api.locate(first, second, dataclasses.replace(options, providers=differ))
     if as_json:
         _print_json(a, b, verdicts, located)
     elif not quiet:

@@ -15,7 +15,6 @@ import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,12 @@ from platformdirs import user_cache_path
 
 from normfuse import __version__, api
 from normfuse.errors import NormfuseError
+from normfuse.model_io.data import all_tensors
+from normfuse.model_io.read import parsed
 from normfuse.options import Options
+from normfuse.parity.runtime import refusals
+from normfuse.versions import RUNTIMES, installed
 
-_SUFFIX = "ExecutionProvider"
-_BLOCK = 1 << 20
 Provider = str | tuple[str, dict[str, Any]]
 
 
@@ -60,7 +61,7 @@ class InferenceSession(onnxruntime.InferenceSession):  # type: ignore[misc]
             try:
                 super().__init__(str(self.fused), *rest, **kwargs)
                 return
-            except Exception as error:  # onnxruntime raises a class of its own for each failure
+            except refusals() as error:
                 _warn(f"the fused model does not load, so the original runs: {error}")
                 self.fused = None
         super().__init__(given if isinstance(given, bytes) else str(given), *rest, **kwargs)
@@ -74,7 +75,7 @@ def cache_folder() -> Path:
 
 def _with_providers(options: Options, providers: Sequence[Provider] | None) -> Options:
     names = [p if isinstance(p, str) else p[0] for p in providers or ["CPUExecutionProvider"]]
-    return replace(options, providers=tuple(name.removesuffix(_SUFFIX).lower() for name in names))
+    return replace(options, providers=tuple(names))
 
 
 def _fused(given: Path | bytes, options: Options, folder: Path) -> Path | None:
@@ -83,20 +84,11 @@ def _fused(given: Path | bytes, options: Options, folder: Path) -> Path | None:
         path = folder / f"{_key(given, options)}.onnx"
         if not path.is_file():
             folder.mkdir(parents=True, exist_ok=True)
-            _make(given, path, options)
+            api.optimize(given, path, options)
         return path
     except (NormfuseError, OSError) as error:
         _warn(f"not fused, so the original runs: {error}")
         return None
-
-
-def _make(given: Path | bytes, path: Path, options: Options) -> None:
-    result = api.optimize(given, path if isinstance(given, Path) else None, options)
-    if isinstance(given, bytes):
-        assert isinstance(result.model, bytes)
-        scratch = path.with_suffix(f".{os.getpid()}.tmp")
-        scratch.write_bytes(result.model)
-        os.replace(scratch, path)
 
 
 def _key(given: Path | bytes, options: Options) -> str:
@@ -104,36 +96,17 @@ def _key(given: Path | bytes, options: Options) -> str:
 
     External weights may be many gigabytes, so of them it is name, size and time of change.
     """
-    digest = hashlib.sha256(repr((options, __version__, onnx.__version__, _runtime_version())).encode())
-    if isinstance(given, bytes):
-        digest.update(given)
-        return digest.hexdigest()
-    with open(given, "rb") as file:
-        while block := file.read(_BLOCK):
-            digest.update(block)
-    model = onnx.load(given, load_external_data=False)
-    for name in sorted(_data_files(model)):
-        status = (given.resolve().parent / name).stat()
-        digest.update(repr((name, status.st_size, status.st_mtime_ns)).encode())
+    versions = (__version__, onnx.__version__, installed(RUNTIMES))
+    digest = hashlib.sha256(repr((options, versions)).encode())
+    content = given if isinstance(given, bytes) else given.read_bytes()
+    digest.update(content)
+    if isinstance(given, Path):
+        tensors = all_tensors(parsed(content, str(given)))
+        locations = {e.value for t in tensors for e in t.external_data if e.key == "location"}
+        for name in sorted(locations):
+            status = (given.resolve().parent / name).stat()
+            digest.update(repr((name, status.st_size, status.st_mtime_ns)).encode())
     return digest.hexdigest()
-
-
-def _data_files(model: onnx.ModelProto) -> set[str]:
-    return {
-        entry.value
-        for tensor in model.graph.initializer
-        for entry in tensor.external_data
-        if entry.key == "location"
-    }
-
-
-def _runtime_version() -> str:
-    for package in ("onnxruntime", "onnxruntime-gpu", "onnxruntime-openvino"):
-        try:
-            return f"{package} {version(package)}"
-        except PackageNotFoundError:
-            continue
-    return str(onnxruntime.__version__)
 
 
 def _warn(message: str) -> None:

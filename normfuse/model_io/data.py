@@ -44,7 +44,7 @@ class Written:
 
 def rename_references(proto: onnx.ModelProto, temporary: str, final: str) -> None:
     """Make every reference in the message to the temporary data file point to the final one."""
-    for tensor in _all_tensors(proto):
+    for tensor in all_tensors(proto):
         for entry in tensor.external_data:
             if entry.key == "location" and entry.value == temporary:
                 entry.value = final
@@ -156,7 +156,8 @@ def _reference(tensor: ir.TensorProtocol, scratch: Scratch, offset: int) -> ir.E
     )
 
 
-def _all_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+def all_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
+    """Every tensor of a model: initializers and attributes, in bodies and functions too."""
     for graph in _graphs([proto.graph]):
         yield from tensors_of(graph)
     for function in proto.functions:

@@ -31,7 +31,7 @@ def read(path: Path) -> Source:
     """Read the ONNX model at `path`."""
     where = str(path)
     data = _bytes(path, where)
-    proto, size = _parsed(data, where), len(data)
+    proto, size = parsed(data, where), len(data)
     del data  # a copy of the whole file, which the message no longer needs
     return _source(proto, where, size, lambda: read(path), path)
 
@@ -39,10 +39,11 @@ def read(path: Path) -> Source:
 def from_bytes(data: bytes, where: str = "standard input") -> Source:
     """Take a model as the bytes of its file; its weights cannot lie in other files."""
     _check_bytes(data, where)
-    return _source(_parsed(data, where), where, len(data), lambda: from_bytes(data, where), None)
+    return _source(parsed(data, where), where, len(data), lambda: from_bytes(data, where), None)
 
 
-def _parsed(data: bytes, where: str) -> onnx.ModelProto:
+def parsed(data: bytes, where: str) -> onnx.ModelProto:
+    """The message of a model file; InputError, which names `where`, for what is none."""
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(data)

@@ -10,6 +10,9 @@ Kernels may round a small channel with the error of a large one beside it, and a
 move one channel too little. So a channel that misses is only a suspicion. What decides is the replacement
 evaluated in float64, where all that is left of rounding are its stored constants: there, a right rewrite has
 an error of about d_c in every channel, whatever its size.
+
+Affines alone are not asked: where a constant and the product of two others cancel, nothing is left of a
+channel but their rounding, which is as large for the original.
 """
 
 from __future__ import annotations

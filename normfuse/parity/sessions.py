@@ -176,7 +176,7 @@ class Reference:
         try:
             self._evaluator = evaluator(proto)
         except CannotEvaluateError as error:
-            raise RuntimeRefusalError(first_line(error), "NotImplemented") from error
+            raise RuntimeRefusalError(first_line(error), NO_KERNEL) from error
         self.outputs = tuple(o.name for o in proto.graph.output)
 
     def run(self, feed: Feed, names: Sequence[str] | None = None) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class Fresh:
 
     def end_profile(self) -> str:
         """A new session for every run cannot be profiled as a whole."""
-        raise RuntimeRefusalError("models with random operators are not profiled", "NotImplemented")
+        raise RuntimeRefusalError("models with random operators are not profiled", NO_KERNEL)
 
 
 def open_model(model: Model, settings: Settings, level: Level = "off", **options: Any) -> Session | Fresh:

@@ -96,10 +96,14 @@ class Sides:
         found = judge(truth.value, truth.moved, before, after, unit, truth.terms, truth.least, finer)
         if not (found.holds and found.conclusive and truth.exact) or truth.least:
             return found
-        if truth.terms == 1 and not self.normalizes:
-            return found  # an affine alone: where its constants cancel, a channel may be all rounding
+        if not self._has_channels(truth):
+            return found
         wrong = self._wrong_channel(truth, after, feed, unit, growth(truth.terms, finer), rng)
         return replace(found, problem=str(wrong)) if wrong else found
+
+    def _has_channels(self, truth: Truth) -> bool:
+        """Whether channels can be asked one by one: of an affine alone one may be nothing but rounding."""
+        return self.normalizes or truth.terms > 1
 
     def _wrong_channel(
         self, truth: Truth, after: Array, feed: Mapping[str, Array], unit: float, most: float, rng: Generator

@@ -180,16 +180,17 @@ class Run:
         verdicts: one for each provider, none where nothing was verified.
         staged: None where there is nothing to write.
         """
-        foreign = _foreign(done.model)
+        foreign, model = _foreign(done.model), done.model
+        is_changed = changed(done)
         return Report(
             model=before.name,
             target=self.target.name,
             providers=self.options.providers,
             sites=tuple(_with_parity(site, verdicts) for site in done.sites),
             nodes_before=before.nodes,
-            nodes_after=_node_count(done.model) if changed(done) else before.nodes,
+            nodes_after=_node_count(model) if is_changed else before.nodes,
             opset_before=before.opset,
-            opset_after=int(done.model.opset_imports.get("", 1)) if changed(done) else before.opset,
+            opset_after=int(model.opset_imports.get("", 1)) if is_changed else before.opset,
             standard_onnx=not foreign,
             foreign=foreign,
             parity=_deciding(verdicts),

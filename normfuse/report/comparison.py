@@ -6,9 +6,18 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from normfuse.parity.verdict import ModelVerdict, OutputFigures
+from normfuse.parity.verdict import ModelResult, ModelVerdict, OutputFigures
 from normfuse.report.printing import print_indented, print_line
 from normfuse.report.text import figure, plural, printable, seconds
+
+OF_A_RUN: dict[ModelResult, tuple[str, str]] = {
+    "equal": ("verified", "green"),
+    "certified-by-site": ("each rewrite certified alone", "green"),
+    "failed": ("differs", "bold red"),
+    "inconclusive": ("inconclusive", "yellow"),
+    "not-run": ("not verified", "yellow"),
+}
+"""What is said of a run, and in which style."""
 
 
 def print_verdict(verdict: ModelVerdict, out: Console) -> None:

@@ -8,7 +8,6 @@ broken.onnx    error               broken.onnx is no ONNX model: …
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,17 +16,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from normfuse.report.comparison import OF_A_RUN
 from normfuse.report.inspection import OUTLOOK
-from normfuse.report.printing import STYLES
+from normfuse.report.printing import counted
 from normfuse.report.record import SCHEMA_VERSION, Report
 from normfuse.report.text import plural, printable
-
-_VERDICTS = {
-    "equal": "verified",
-    "certified-by-site": "each rewrite certified alone",
-    "failed": "differs",
-    "inconclusive": "inconclusive",
-}
 
 
 @dataclass(frozen=True)
@@ -99,14 +92,9 @@ def _row(outcome: Outcome) -> Sequence[Text | str]:
     name = printable(outcome.model)
     if report is None:
         return name, Text("error", style="bold red"), "", ""
-    statuses = Counter(site.status for site in report.sites)
-    counts = Text(", ").join(
-        Text(f"{statuses[status]:,} {OUTLOOK.get(status, status) if report.outlook else status}", style=style)
-        for status, style in STYLES.items()
-        if statuses[status]
-    )
+    counts = counted(report.sites, OUTLOOK if report.outlook else None)
     parity = report.parity
-    verdict = _VERDICTS.get(parity.result, "not verified") if parity is not None else ""
+    verdict = OF_A_RUN[parity.result][0] if parity is not None else ""
     failed = outcome.exit_code != 0
     return (
         name,

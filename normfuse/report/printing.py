@@ -5,12 +5,15 @@ Colours only on a terminal and not under NO_COLOR; nothing is wrapped where the 
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
 from rich.console import Console, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from normfuse.report.record import Report, Status
+from normfuse.report.record import Report, Site, Status
 from normfuse.report.text import plural, printable
 
 STYLES: dict[Status, str] = {
@@ -37,6 +40,17 @@ def console(stderr: bool = False) -> Console:
     if not out.is_terminal:
         out.width = _PIPE_WIDTH
     return out
+
+
+def counted(sites: Iterable[Site], words: Mapping[Status, str] | None = None) -> Text:
+    """How many sites have each status: "5 fused, 2 left". words: what is said of one, where not its name."""
+    said = words or {}
+    statuses = Counter(site.status for site in sites)
+    return Text(", ").join(
+        Text(f"{statuses[status]:,} {said.get(status, status)}", style=style)
+        for status, style in STYLES.items()
+        if statuses[status]
+    )
 
 
 def print_head(report: Report, out: Console) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import platform
 from dataclasses import fields
 from functools import lru_cache
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from normfuse.report.record import Repeat
+from normfuse.versions import installed
 
 if TYPE_CHECKING:
     from normfuse.options import Options
@@ -39,10 +39,4 @@ def _default(options: Options, name: str) -> object:
 
 @lru_cache(maxsize=1)
 def _versions() -> tuple[tuple[str, str], ...]:
-    found = [("python", platform.python_version())]
-    for package in PACKAGES:
-        try:
-            found.append((package, version(package)))
-        except PackageNotFoundError:
-            continue
-    return tuple(found)
+    return (("python", platform.python_version()), *installed(PACKAGES).items())

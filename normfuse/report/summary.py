@@ -23,10 +23,11 @@ from rich.text import Text
 
 from normfuse.norms.refusal import REASONS
 from normfuse.parity.verdict import ModelVerdict, SiteVerdict
-from normfuse.report.comparison import cost_line, verdict_line
+from normfuse.report.comparison import OF_A_RUN, cost_line, verdict_line
 from normfuse.report.printing import (
     NOTHING_FOUND,
     STYLES,
+    counted,
     print_head,
     print_indented,
     print_line,
@@ -71,17 +72,13 @@ def _counts(report: Report) -> Table:
     table = Table.grid(padding=(0, 3, 0, 0), pad_edge=True)
     for kind in dict.fromkeys(site.kind for site in report.sites):
         sites = [site for site in report.sites if site.kind == kind]
-        statuses = Counter(site.status for site in sites)
-        counts = Text(", ").join(
-            Text(f"{statuses[status]:,} {status}", style=style)
-            for status, style in STYLES.items()
-            if statuses[status]
-        )
         operators = Counter(site.operator for site in sites if site.operator and site.status in DONE)
         made = ", ".join(
             f"{name}" if len(operators) == 1 else f"{count} {name}" for name, count in operators.items()
         )
-        table.add_row(printable(kind), counts, Text(f"→ {printable(made)}" if made else "", style="dim"))
+        table.add_row(
+            printable(kind), counted(sites), Text(f"→ {printable(made)}" if made else "", style="dim")
+        )
     return table
 
 
@@ -137,14 +134,10 @@ def _print_verdict(report: Report, verdict: ModelVerdict | None, out: Console) -
         if report.changed:
             why = verdict.detail if verdict is not None else ""
             text = printable(why) or "nothing proves that the result computes the same"
-            print_line(out, "not verified", "yellow", text)
+            label, style = OF_A_RUN["not-run"]
+            print_line(out, label, style, text)
         return
-    label, style = {
-        "equal": ("verified", "green"),
-        "failed": ("differs", "bold red"),
-        "inconclusive": ("inconclusive", "yellow"),
-        "certified-by-site": ("each rewrite certified alone", "green"),
-    }[verdict.result]
+    label, style = OF_A_RUN[verdict.result]
     print_line(out, label, style, verdict_line(verdict))
     if verdict.seconds:
         print_line(out, "", "", f"it took {cost_line(verdict)}", body="dim")

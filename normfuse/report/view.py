@@ -18,6 +18,7 @@ from normfuse.report.comparison import verdict_line
 from normfuse.report.drawing import svg
 from normfuse.report.evidence import MOST_ROWS, View, latency_view, parity_view, standing
 from normfuse.report.fleet import Outcome
+from normfuse.report.inspection import OUTLOOK
 from normfuse.report.page_text import page_html
 from normfuse.report.record import DONE, Report, Site, Status
 from normfuse.report.text import plural, printable, seconds, size
@@ -31,7 +32,6 @@ _WORDS: dict[Status, str] = {
     "rolled-back": "taken back",
 }
 _FIRST: tuple[Status, ...] = ("rolled-back", *DONE, "left")
-_OUTLOOK: dict[Status, str] = {status: f"would be {_WORDS[status]}" for status in DONE}
 
 
 def view_of(outcome: Outcome, name: str) -> View:
@@ -49,7 +49,7 @@ def view_of(outcome: Outcome, name: str) -> View:
 
 
 def _view(report: Report, name: str) -> View:
-    words = {**_WORDS, **_OUTLOOK} if report.outlook else _WORDS
+    words = {**_WORDS, **OUTLOOK} if report.outlook else _WORDS
     groups = _groups(report.sites)
     drawn = [_group(group, report, words) for group in groups[:MOST_PICTURES]]
     return {

@@ -14,9 +14,10 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 
 import onnx_ir as ir
+
+from normfuse import versions
 
 _F32, _F16, _BF16, _F64 = ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE
 
@@ -33,7 +34,6 @@ DOMAINS = {
 """The domain of an operator that is not in ONNX's own."""
 
 TABLE_RELEASE = "1.32"
-_PACKAGES = ("onnxruntime", "onnxruntime-gpu", "onnxruntime-directml", "onnxruntime-openvino")
 _PROVIDERS = {"CPUExecutionProvider": "cpu", "CUDAExecutionProvider": "cuda"}
 # Those that are built into the runtime itself.
 _SAFE_TO_ASK = frozenset({"CPUExecutionProvider", "AzureExecutionProvider"})
@@ -118,12 +118,7 @@ def _takes(kernel: Kernel, dtype: ir.DataType, runtime: str) -> bool:
 @cache
 def release() -> str | None:
     """The version of the installed onnxruntime, found without importing it; None where there is none."""
-    for package in _PACKAGES:
-        try:
-            return version(package)
-        except PackageNotFoundError:
-            continue
-    return None
+    return next(iter(versions.installed(versions.RUNTIMES).values()), None)
 
 
 @cache

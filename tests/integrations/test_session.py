@@ -95,6 +95,12 @@ def test_the_cache_can_be_put_elsewhere(tmp_path: Path, monkeypatch: pytest.Monk
     assert room.cache_folder() == tmp_path / "here"
 
 
+def test_a_file_that_is_no_model_is_onnxruntimes_own_error(tmp_path: Path) -> None:
+    (tmp_path / "m.onnx").write_bytes(b"no model")
+    with pytest.warns(RuntimeWarning, match="not an ONNX model"), pytest.raises(Exception, match=r"m\.onnx"):
+        normfuse.InferenceSession(tmp_path / "m.onnx", cache=tmp_path / "cache")
+
+
 def test_a_missing_model_is_onnxruntimes_own_error(tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning), pytest.raises(Exception, match="doesn't exist"):
         normfuse.InferenceSession(tmp_path / "nothing.onnx", cache=tmp_path / "cache")

@@ -16,29 +16,26 @@ from normfuse.report.sketch import MAX_BOXES, with_pictures
 from normfuse.targets import resolve
 
 HEAD = '<ir_version: 8, opset_import: ["": 17]>'
+
+
+def norm(x: str, y: str, scale: str, bias: str, number: str = "") -> str:
+    return f"""
+  m{number} = ReduceMean<axes=[-1]>({x})
+  d{number} = Sub({x}, m{number})
+  q{number} = Pow(d{number}, two)
+  v{number} = ReduceMean<axes=[-1]>(q{number})
+  e{number} = Add(v{number}, eps)
+  r{number} = Sqrt(e{number})
+  u{number} = Div(d{number}, r{number})
+  us{number} = Mul(u{number}, {scale})
+  {y} = Add(us{number}, {bias})"""
+
+
 TWO_NORMS = f"""{HEAD}
 g (float[4,6] x) => (float[4,6] z)
 <float[6] s = {{1,1,1,1,1,1}}, float[6] b = {{0,0,0,0,0,0}}, float eps = {{1e-5}}, float two = {{2}}>
-{{
-  m = ReduceMean<axes=[-1]>(x)
-  d = Sub(x, m)
-  q = Pow(d, two)
-  v = ReduceMean<axes=[-1]>(q)
-  e = Add(v, eps)
-  r = Sqrt(e)
-  u = Div(d, r)
-  us = Mul(u, s)
-  y = Add(us, b)
-  h = Relu(y)
-  m2 = ReduceMean<axes=[-1]>(h)
-  d2 = Sub(h, m2)
-  q2 = Pow(d2, two)
-  v2 = ReduceMean<axes=[-1]>(q2)
-  e2 = Add(v2, eps)
-  r2 = Sqrt(e2)
-  u2 = Div(d2, r2)
-  us2 = Mul(u2, b)
-  z = Add(us2, s)
+{{{norm("x", "y", "s", "b")}
+  h = Relu(y){norm("h", "z", "b", "s", "2")}
 }}"""
 CONV = f"""{HEAD}
 g (float[1,2,4,4] x) => (float[1,2,4,4] y)
