@@ -19,17 +19,17 @@ refinement of both shapes, so that a value can be followed from one to the other
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
-from normfuse.algebra.atoms import Polynomial
+from normfuse.algebra.atoms import ONE, Polynomial
 from normfuse.algebra.coefficient import Coefficient, simplified
-from normfuse.algebra.polynomial import Algebra, constant
+from normfuse.algebra.polynomial import Algebra
 from normfuse.algebra.refinement import Group, Layout, refine, regroup
 from normfuse.graph.shapes import Dim
 
@@ -83,7 +83,8 @@ class Frame:
 
     def copy(self, atoms: int, reduced: Iterable[int]) -> Frame:
         """The frame as it was when its algebra had so many atoms, and these means had been taken."""
-        other = copy(self)
+        other = object.__new__(Frame)
+        other.__dict__ |= self.__dict__
         other.algebra, other.reduced = self.algebra.copy(atoms), set(reduced)
         return other
 
@@ -115,7 +116,7 @@ class Frame:
             for known, dim in zip(view.layout, view.shape, strict=True):
                 if known == group:
                     return dim
-        number = int(np.prod([n for k in group if isinstance(n := self.sizes[k], int)], dtype=np.int64))
+        number = math.prod(n for k in group if isinstance(n := self.sizes[k], int))
         symbols = sorted(n for k in group if isinstance(n := self.sizes[k], str))
         return number if not symbols else "*".join(([str(number)] if number != 1 else []) + symbols)
 
@@ -199,7 +200,7 @@ class Frame:
     def constant(self, array: np.ndarray[Any, Any], layout: Layout) -> Polynomial | None:
         """The polynomial of a constant operand."""
         found = self.coefficient(array, layout)
-        return None if found is None else constant(found)
+        return None if found is None else {ONE: found}
 
     def reshaped(self, layout: Layout, target: Sequence[Dim]) -> Layout | None:
         """The layout after a Reshape to `target`, or None where it splits an axis of the frame."""
@@ -211,13 +212,14 @@ class Frame:
             return coefficient
         lengths, full = list(coefficient.shape), []
         for group in view.layout:
-            varies = any(coefficient.shape[k] != 1 for k in group)
+            varies = any(lengths[k] != 1 for k in group)
             for axis in group:
                 size = self.sizes[axis]
                 if varies and lengths[axis] == 1 and isinstance(size, int):
                     lengths[axis] = size
-            full.append(int(np.prod([lengths[k] for k in group], dtype=np.int64)))
-        return np.broadcast_to(coefficient, lengths).reshape(full)
+            full.append(math.prod([lengths[k] for k in group]))
+        varies_enough = coefficient.shape == tuple(lengths)
+        return (coefficient if varies_enough else np.broadcast_to(coefficient, lengths)).reshape(full)
 
 
 def _own(shape: Sequence[Dim]) -> tuple[tuple[Dim, ...], Layout]:

@@ -80,10 +80,10 @@ class Memory:
 
     def key(self, node: ir.Node, positions: Mapping[ir.Value, int]) -> Hashable:
         """All that a walk asks of a node; None where that cannot be said so."""
-        if node.op_type not in _PLAIN or len(node.outputs) != 1:
+        op_type, outputs, shapes = node.op_type, node.outputs, self.facts.shapes
+        if op_type not in _PLAIN or len(outputs) != 1:
             return None
-        out, shapes = node.outputs[0], self.facts.shapes
-        parts: list[Hashable] = [node.op_type, shapes.of(out), shapes.dtype(out)]
+        parts: list[Hashable] = [op_type, shapes.of(outputs[0]), shapes.dtype(outputs[0])]
         for value in node.inputs:
             part: Hashable = None if value is None else positions.get(value)
             if part is None and value is not None:

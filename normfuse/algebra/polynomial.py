@@ -15,8 +15,6 @@ inputs (NaN and infinity where the operators give them included), or would be to
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 
 from normfuse.algebra.atoms import (
@@ -63,10 +61,12 @@ class Algebra(Atoms):
 
     def copy(self, count: int) -> Algebra:
         """The same algebra as it was when it had `count` atoms."""
-        other = copy.copy(self)
+        other = object.__new__(Algebra)
+        other.__dict__ |= self.__dict__
         for name in ("atoms", "_axes", "_kinds", "_expands", "_nonnegative", "_positive", "_finite"):
             setattr(other, name, getattr(self, name)[:count])
-        other._numbers = {atom: k for atom, k in self._numbers.items() if k < count}
+        earlier = ((atom, k) for atom, k in self._numbers.items() if k < count)
+        other._numbers = dict(self._numbers if count == len(self.atoms) else earlier)
         return other
 
     def add(self, p: Polynomial, q: Polynomial) -> Polynomial | None:

@@ -69,26 +69,31 @@ def walk(facts: Facts, base: ir.Value, order: Order, memory: Memory | None = Non
         return None
     walker = _Walker(facts, memory or Memory(facts), base, order)
     found = walker.found
-    readers = {n for start in found.traced for n in start.consumers()}
-    queue = [(order[n], n) for n in readers if n in order and n.outputs[0] is not base]
-    heap = [(k, id(n), n) for k, n in queue]
-    heapq.heapify(heap)
-    seen = {n for _, n in queue}
+    waiting: dict[int, ir.Node] = {}  # every node that was ever to be visited, by its position
+    queue: list[int] = []
+    for start in found.traced:
+        _wait(start, order, waiting, queue, base.producer())
     for _ in range(MAX_VISITED):
-        if not heap:
+        if not queue:
             return found
         if len(found.traced) > MAX_TRACED:
             break
-        node = heapq.heappop(heap)[2]
-        if not walker.visit(node):
-            continue
-        for consumer in node.outputs[0].consumers():
-            if consumer in order and consumer not in seen:
-                seen.add(consumer)
-                heapq.heappush(heap, (order[consumer], id(consumer), consumer))
-    if heap:
-        found.endings.append(Ending(heap[0][2], "too-complex", "one value is read by too many nodes"))
+        node = waiting[heapq.heappop(queue)]
+        if walker.visit(node):
+            _wait(node.outputs[0], order, waiting, queue)
+    if queue:
+        found.endings.append(Ending(waiting[queue[0]], "too-complex", "one value is read by too many nodes"))
     return found
+
+
+def _wait(value: ir.Value, order: Order, waiting: dict[int, ir.Node], queue: list[int],
+          but: ir.Node | None = None) -> None:  # fmt: skip
+    """Let the readers of a value be visited, each once, in the order of the graph."""
+    for reader in value.consumers():
+        position = order.get(reader)
+        if position is not None and position not in waiting and reader is not but:
+            waiting[position] = reader
+            heapq.heappush(queue, position)
 
 
 class _Walker:
@@ -115,12 +120,9 @@ class _Walker:
 
     def visit(self, node: ir.Node) -> bool:
         """Whether the walk goes on behind a node."""
-        operator = OPERATORS.get(node.op_type) if node.domain == "" else None
-        if (
-            operator is None
-            or not node.inputs
-            or (node.op_type not in _ANY_OPERAND and self.context.get(node.inputs[0]) is None)
-        ):
+        op_type, inputs, traced = node.op_type, node.inputs, self.found.traced
+        operator = OPERATORS.get(op_type) if node.domain == "" else None
+        if operator is None or not inputs or (op_type not in _ANY_OPERAND and inputs[0] not in traced):
             return False
         result = self._computed(operator, node) if self.state is None else self._recalled(operator, node)
         if isinstance(result, End):
@@ -130,8 +132,8 @@ class _Walker:
         out = node.outputs[0]
         if self.state is not None:
             self.found.states[out] = self.state
-        self.positions[out] = len(self.found.traced)
-        self.found.traced[out] = result
+        self.positions[out] = len(traced)
+        traced[out] = result
         return True
 
     def _recalled(self, operator: Operator, node: ir.Node) -> Traced | End:

@@ -99,17 +99,18 @@ class Constants:
         return float(flat[0]) if array.size == 1 or bool((flat == flat[0]).all()) else None
 
     def _tensor(self, value: ir.Value) -> ir.TensorProtocol | None:
-        if self.is_overridable(value):
-            return None
-        if value.is_initializer() or value.producer() is not None:
-            tensor = ir.convenience.get_const_tensor(value) if _is_plain(value) else None
-            return None if tensor is None or tensor.dtype == ir.DataType.STRING else tensor
-        return None
+        if value.is_initializer():
+            tensor = None if self.is_overridable(value) else value.const_value
+        else:
+            node = value.producer()
+            is_constant = node is not None and node.op_type == "Constant" and _is_plain(node)
+            tensor = ir.convenience.get_const_tensor(value) if is_constant else None
+        return None if tensor is None or tensor.dtype == ir.DataType.STRING else tensor
 
     def _computed(self, value: ir.Value, depth: int) -> np.ndarray[Any, Any] | None:
         """A value of shape arithmetic that turned out to be static, or of a chain over constants."""
-        known, shape = self._shapes.integers(value), self._shapes.of(value)
-        dtype = self._shapes.dtype(value)
+        known = self._shapes.integers(value)
+        shape, dtype = (None, None) if known is None else (self._shapes.of(value), self._shapes.dtype(value))
         if known is not None and shape is not None and dtype in (ir.DataType.INT64, ir.DataType.INT32):
             static = [n for n in (*known, *shape) if isinstance(n, int)]
             if len(static) == len(known) + len(shape) and math.prod(static[len(known) :]) == len(known):
@@ -139,17 +140,13 @@ class Constants:
         return None if dtype is None else np.zeros((), dtype.numpy())
 
 
-def _is_plain(value: ir.Value) -> bool:
-    if value.is_initializer():
-        return value.const_value is not None
-    node = value.producer()
+def _is_plain(constant: ir.Node) -> bool:
+    """Whether a Constant node is ONNX's own, with one dense value."""
     return (
-        node is not None
-        and node.op_type == "Constant"
-        and node.domain == ""
-        and len(node.attributes) == 1
-        and len(node.outputs) == 1
-        and "sparse_value" not in node.attributes
+        constant.domain == ""
+        and len(constant.attributes) == 1
+        and len(constant.outputs) == 1
+        and "sparse_value" not in constant.attributes
     )
 
 

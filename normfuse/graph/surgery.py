@@ -88,8 +88,8 @@ def remove_dead(facts: Facts, nodes: Iterable[ir.Node], keep: Iterable[ir.Node] 
     for node in dead:
         for body in bodies(node):
             for inside in body.all_nodes():
-                _detach(inside)  # a body that goes no longer reads the values of the scopes around it
-        _detach(node)
+                _detach(inside, dead)  # a body that goes no longer reads the values of the scopes around it
+        _detach(node, dead)
         if node.graph is not None:
             members.setdefault(node.graph, []).append(node)
     for graph, gone in members.items():
@@ -104,7 +104,7 @@ def _dead(facts: Facts, nodes: Iterable[ir.Node], kept: Collection[ir.Node]) -> 
     queue = list(nodes)
     while queue:
         node = queue.pop()
-        if node in gone or node in kept or node.graph is None or any(_is_used(v, gone) for v in node.outputs):
+        if node in gone or node in kept or node.graph is None or _is_used(node, gone):
             continue
         dead[node] = None
         gone.add(node)
@@ -142,14 +142,21 @@ def remove_unused_initializer(value: ir.Value) -> None:
     del graph.initializers[value.name]
 
 
-def _is_used(value: ir.Value, gone: Collection[ir.Node]) -> bool:
-    """Whether something else than nodes that go needs a value."""
-    return value.is_graph_output() or any(use.node not in gone for use in value.uses())
+def _is_used(node: ir.Node, gone: Collection[ir.Node]) -> bool:
+    """Whether something else than nodes that go needs a result of a node."""
+    for value in node.outputs:
+        if value.is_graph_output():
+            return True
+        for use in value.uses():
+            if use.node not in gone:
+                return True
+    return False
 
 
-def _detach(node: ir.Node) -> None:
+def _detach(node: ir.Node, dead: Collection[ir.Node]) -> None:
+    """Let a node no longer read the values that stay; those that go with it need not be told."""
     for k, value in enumerate(node.inputs):
-        if value is not None:
+        if value is not None and value.producer() not in dead:
             node.replace_input_with(k, None)
 
 

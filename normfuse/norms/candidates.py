@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
 
@@ -16,9 +16,9 @@ _UNARY = frozenset({"Cast", "CastLike", "Neg", "Identity", "Abs", "Pow"})
 _MAX_STEPS = 4
 
 
-def bases(facts: Facts, graph: ir.Graph) -> Iterator[tuple[ir.Node, list[ir.Value]]]:
-    """Each reduction of a graph with the values that its statistic may be of, earliest first."""
-    for node in graph:
+def bases(facts: Facts, nodes: Iterable[ir.Node]) -> Iterator[tuple[ir.Node, list[ir.Value]]]:
+    """Each reduction among the nodes of a graph with the values its statistic may be of, earliest first."""
+    for node in nodes:
         if node.domain == "" and (node.op_type in REDUCTIONS or node.op_type in FUSED_NORMS):
             chain = list(_chain(facts, node))
             if chain:

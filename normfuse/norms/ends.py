@@ -11,7 +11,7 @@ A value inside that is used outside keeps its producers; then the work must stil
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 
 import onnx_ir as ir
 
@@ -30,33 +30,34 @@ _SHAPE_ARITHMETIC = frozenset(
 _MAX_SHAPE_CHAIN = 10
 
 
-def choose(found: Walk, norms: Mapping[ir.Value, Norm]) -> list[ir.Value]:
-    """The ends, among those that are normalizations, that must exist as values, in graph order."""
-    possible = {v for v, norm in norms.items() if not _reduces_an_end(found, v, norm, norms)}
-    leads = _leading(found, possible)
-    chosen: list[ir.Value] = []
-    for value in found.traced:
-        if value not in possible or _is_covered(value, leads):
+def choose(found: Walk, norm_of: Callable[[ir.Value], Norm | None]) -> dict[ir.Value, Norm]:
+    """The ends, among the values that are normalizations, that must exist, in graph order.
+
+    norm_of: what a value is. It is not asked of the values that are covered.
+    """
+    leads: set[ir.Value] = set()  # values that are ends, or that are only used on the way to one
+    needed: list[tuple[ir.Value, Norm]] = []
+    for value in reversed(found.traced):
+        if _is_covered(value, leads):
+            leads.add(value)
             continue
+        norm = norm_of(value)
+        if norm is not None and not _reduces_an_end(found, norm, norm_of):
+            leads.add(value)
+            needed.append((value, norm))
+    chosen: dict[ir.Value, Norm] = {}
+    for value, norm in reversed(needed):
         if not chosen or _reads_base(found, value, frozenset(chosen)):
-            chosen.append(value)
+            chosen[value] = norm
     return chosen
 
 
-def _reduces_an_end(found: Walk, value: ir.Value, norm: Norm, possible: Collection[ir.Value]) -> bool:
+def _reduces_an_end(found: Walk, norm: Norm, norm_of: Callable[[ir.Value], Norm | None]) -> bool:
     """Whether an end is the start of a further norm: n - mean(n) of a normalized n is n itself."""
     source = found.source or found.base
-    nodes = norm.spelled if norm.input is source else spelled_nodes(found, value, source)
-    return any(n.op_type in REDUCTIONS and any(v in possible for v in n.inputs) for n in nodes)
-
-
-def _leading(found: Walk, possible: Collection[ir.Value]) -> set[ir.Value]:
-    """Values that are ends, or that are only used on the way to one."""
-    leads: set[ir.Value] = set()
-    for value in reversed(found.traced):
-        if value in possible or _is_covered(value, leads):
-            leads.add(value)
-    return leads
+    nodes = norm.spelled if norm.input is source else spelled_nodes(found, norm.output, source)
+    reduced = (v for n in nodes if n.op_type in REDUCTIONS for v in n.inputs if v is not None)
+    return any(norm_of(value) is not None for value in reduced)
 
 
 def _is_covered(value: ir.Value, leads: Collection[ir.Value]) -> bool:
@@ -102,6 +103,8 @@ def is_worth_it(
     Work is counted in passes over the full tensor: a fused norm costs about as much as the reductions that
     it saves, so the passes that go must outnumber those that stay.
     """
+    if not kept:
+        return len(spelled) > len(ends) and any(_is_pass(found, n) for n in spelled)
     gone = [n for n in spelled if n not in kept]
     passes_gone = sum(_is_pass(found, n) for n in gone)
     passes_kept = sum(_is_pass(found, n) for n in kept)

@@ -14,6 +14,7 @@ is rounded more often than the model rounds it.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -52,7 +53,7 @@ def classify(facts: Facts, found: Walk, value: ir.Value, form: Form) -> Norm | R
         return Rejection(form.kind, "no-fused-operator", "part of a dimension is normalized")
     if 0 in placed.shape:
         return Rejection(form.kind, "no-fused-operator", "the tensor is empty")
-    kind, axes = _family(form, placed, _is_per_channel(facts, found, view, nodes))
+    kind, axes = _family(form, placed, lambda: _is_per_channel(facts, found, view, nodes))
     rejected = _unsayable(kind, placed, axes)
     if rejected is not None:
         return rejected
@@ -82,7 +83,7 @@ def _tensor(found: Walk, value: ir.Value) -> tuple[View | None, ir.Value]:
     return (base if layout == base.layout else None), found.base
 
 
-def _family(form: Form, placed: Placed, per_channel: bool) -> tuple[Kind, tuple[int, ...]]:
+def _family(form: Form, placed: Placed, per_channel: Callable[[], bool]) -> tuple[Kind, tuple[int, ...]]:
     rank = len(placed.shape)
     if placed.groups:
         return ("GroupNorm" if form.kind == "LayerNorm" else form.kind), tuple(range(2, rank))
@@ -102,7 +103,7 @@ def _family(form: Form, placed: Placed, per_channel: bool) -> tuple[Kind, tuple[
     return kind, tuple(sorted(trailing if is_trailing else placed.normalized))
 
 
-def _is_instance_norm(form: Form, placed: Placed, per_channel: bool) -> bool:
+def _is_instance_norm(form: Form, placed: Placed, per_channel: Callable[[], bool]) -> bool:
     """An InstanceNorm where it is one in 4-D or more, and in 3-D where it is stated as one.
 
     It is the faster operator, and the only one that needs no size of the normalized dimensions.
@@ -114,8 +115,9 @@ def _is_instance_norm(form: Form, placed: Placed, per_channel: bool) -> bool:
         return False
     if not isinstance(placed.shape[1], int):
         return False
-    stated = per_channel and (bool(placed.affine) or len(placed.shape) > 3)
-    return stated or not placed.is_static_behind_channels
+    if not placed.is_static_behind_channels:
+        return True
+    return (bool(placed.affine) or len(placed.shape) > 3) and per_channel()
 
 
 def _is_one_group(form: Form, placed: Placed) -> bool:

@@ -1,44 +1,31 @@
 """Find every normalization of a graph, and say of every look-alike why it is none.
 
-For each reduction, from the earliest value that its statistic may be of: walk, judge every value of the
-walk, choose the ends. LayerNorm comes before RMSNorm by itself: the base of the mean lies before that of
-the variance, so an RMSNorm of a centred value is only taken where the whole is no LayerNorm.
+For each reduction, from the earliest value that its statistic may be of: walk, judge the values at which the
+walk ends, choose the ends of sites. LayerNorm comes before RMSNorm by itself: the base of the mean lies
+before that of the variance, so an RMSNorm of a centred value is only taken where the whole is no LayerNorm.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from normfuse.algebra.frame import Traced
 from normfuse.algebra.memory import Memory
 from normfuse.algebra.operators.layout import LAYOUT
-from normfuse.algebra.walk import Ending, Walk, node_order, walk
+from normfuse.algebra.walk import node_order, walk
 from normfuse.graph.facts import Facts
 from normfuse.norms.candidates import FUSED_NORMS, bases
-from normfuse.norms.ends import choose, escaping, is_worth_it
-from normfuse.norms.families import Rejection, classify
-from normfuse.norms.forms import Form, NearMiss, has_root, recognise
+from normfuse.norms.ends import escaping, is_worth_it
 from normfuse.norms.group_operator import from_operator
+from normfuse.norms.judgement import Judgement
 from normfuse.norms.norm import Norm
 from normfuse.norms.refusal import Refusal
 from normfuse.norms.statistics import statistics_read
 from normfuse.norms.surroundings import downstream, is_over_one_element, leads_to_a_root
 
-# Endings that tell why a chain which looked like a normalization is none, best first.
-_TELLING = (
-    "keepdims=0",
-    "exponent-not-constant",
-    "exponent!=2",
-    "overridable-initializer",
-    "qdq-boundary",
-    "axes-differ",
-    "too-complex",
-)
 # Reasons for which an affine stays outside of a fused core.
 _OUTSIDE = ("affine-expands-shape", "affine-not-normalized-axes", "overridable-initializer", "precision")
 # A scale that is computed at run time; behind a norm with a scale of its own, a residual looks the same.
@@ -53,45 +40,12 @@ class Findings:
     refusals: list[Refusal] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class _Judged:
-    """A walk with what each of its values was judged to be.
-
-    What follows from it is found once: thousands of reductions may read one value.
-    """
-
-    walk: Walk
-    norms: dict[ir.Value, Norm]
-    rejected: dict[ir.Value, Rejection | NearMiss]
-
-    @functools.cached_property
-    def ends(self) -> list[ir.Value]:
-        """The values that must exist as outputs of fused norms."""
-        return choose(self.walk, self.norms)
-
-    @functools.cached_property
-    def spelled(self) -> dict[ir.Node, None]:
-        """The nodes that compute them, in the order of the ends."""
-        return dict.fromkeys(n for end in self.ends for n in self.norms[end].spelled)
-
-    @functools.cached_property
-    def nodes(self) -> frozenset[ir.Node]:
-        """All nodes that the walk has seen."""
-        inside = {p for v in self.walk.traced if (p := v.producer()) is not None}
-        return frozenset(inside | {e.node for e in self.walk.endings})
-
-    @functools.cached_property
-    def told(self) -> Refusal | None:
-        """The most telling of the reasons why it is no normalization."""
-        return _best_reason(self)
-
-
 def find(facts: Facts, graph: ir.Graph) -> Findings:
     """Normalizations of one graph; bodies of If, Loop and Scan are graphs of their own."""
     search = _Search(facts, graph)
-    for reduction, values in bases(facts, graph):
+    for reduction, values in bases(facts, search.order):
         search.consider(reduction, values)
-    for node in graph:
+    for node in search.order:
         norm = from_operator(facts, node)
         if norm is not None:
             search.findings.norms.append(norm)
@@ -105,14 +59,14 @@ class _Search:
         self.order = node_order(graph)
         self.memory = Memory(facts)
         self.findings = Findings()
-        self.walked: dict[ir.Value, _Judged | None] = {}
+        self.walked: dict[ir.Value, Judgement | None] = {}
         self.claimed: set[ir.Node] = set()
         self.settled: set[ir.Node] = set()
         self.explained: set[ir.Node] = set()
 
     def consider(self, reduction: ir.Node, values: list[ir.Value]) -> None:
         """Look for sites whose statistic is this reduction, unless a site has it already."""
-        judged: list[_Judged] = []
+        judged: list[Judgement] = []
         for value in values:
             if reduction in self.claimed or reduction in self.settled:
                 return
@@ -135,25 +89,11 @@ class _Search:
             self.explained |= downstream([reduction])
             self.findings.refusals.append(Refusal("LayerNorm", reason, reduction, detail))
 
-    def _judge(self, base: ir.Value) -> _Judged | None:
+    def _judge(self, base: ir.Value) -> Judgement | None:
         found = walk(self.facts, base, self.order, self.memory)
-        if found is None:
-            return None
-        norms: dict[ir.Value, Norm] = {}
-        rejected: dict[ir.Value, Rejection | NearMiss] = {}
-        for value, traced in found.traced.items():
-            verdict = _verdict(found, value, traced)
-            if isinstance(verdict, Form):
-                norm = classify(self.facts, found, value, verdict)
-                if isinstance(norm, Norm):
-                    norms[value] = norm
-                else:
-                    rejected[value] = norm
-            elif verdict is not None:
-                rejected[value] = verdict
-        return _Judged(found, norms, rejected)
+        return None if found is None else Judgement(self.facts, found)
 
-    def _accept(self, found: _Judged, reduction: ir.Node) -> bool:
+    def _accept(self, found: Judgement, reduction: ir.Node) -> bool:
         """Take the sites of a walk; whether they settle what this reduction is for."""
         ends, spelled = found.ends, found.spelled
         if reduction not in spelled or any(n in self.claimed for n in spelled):
@@ -161,26 +101,26 @@ class _Search:
         if not any(n.op_type not in FUSED_NORMS and n.op_type not in LAYOUT for n in spelled):
             self.claimed.update(spelled)  # fused already, but for views
             return True
-        kept = escaping(ends, sorted(spelled, key=self.order.__getitem__))
-        if kept and len(ends) == 1 and self._take_with_statistics(found, ends[0]):
+        nodes = list(spelled) if len(ends) == 1 else sorted(spelled, key=self.order.__getitem__)
+        kept = escaping(ends, nodes)
+        if kept and len(ends) == 1 and self._take_with_statistics(found, *ends.values()):
             return True
-        if not is_worth_it(found.walk, ends, spelled, kept):
-            self._refuse_escape(found, ends, kept)
+        if not is_worth_it(found.walk, ends, nodes, kept):
+            self._refuse_escape(list(ends.values()), kept)
             return True
-        self._take(dataclasses.replace(found.norms[end], outside=self._outside(found, end)) for end in ends)
+        self._take(self._with_affine_outside(found, norm) for norm in ends.values())
         return True
 
-    def _take_with_statistics(self, found: _Judged, end: ir.Value) -> bool:
+    def _take_with_statistics(self, found: Judgement, norm: Norm) -> bool:
         """Take a site whose mean or deviation is read outside, if that is all that would have to stay."""
-        norm = found.norms[end]
         read = statistics_read(found.walk, norm, self.order)
         producers = {p for value in read.values() if (p := value.producer()) is not None}
         nodes = sorted({*norm.spelled, *producers}, key=self.order.__getitem__)
-        kept = escaping({end, *read.values()}, nodes) if read else set(nodes)
+        kept = escaping({norm.output, *read.values()}, nodes) if read else set(nodes)
         if kept:
             return False
-        outside = self._outside(found, end)
-        self._take([dataclasses.replace(norm, spelled=tuple(nodes), statistics=read, outside=outside)])
+        whole = dataclasses.replace(norm, spelled=tuple(nodes), statistics=read)
+        self._take([self._with_affine_outside(found, whole)])
         return True
 
     def _take(self, norms: Iterable[Norm]) -> None:
@@ -188,24 +128,28 @@ class _Search:
             self.claimed.update(norm.spelled)
             self.findings.norms.append(norm)
 
-    def _refuse_escape(self, found: _Judged, ends: list[ir.Value], kept: set[ir.Node]) -> None:
-        spelled = {n for end in ends for n in found.norms[end].spelled}
+    def _refuse_escape(self, ends: list[Norm], kept: set[ir.Node]) -> None:
+        spelled = {node for norm in ends for node in norm.spelled}
         self.settled.update(spelled)
         if not kept or all(n.op_type in FUSED_NORMS for n in kept):
             return
         read = [n for n in sorted(kept, key=self.order.__getitem__) if _is_read_beside(n, spelled)]
         names = ", ".join(repr(n.outputs[0].name) for n in read)
-        node = ends[-1].producer()
+        node = ends[-1].output.producer()
         assert node is not None
         self.findings.refusals.append(
-            Refusal(found.norms[ends[-1]].kind, "extra-consumer", node, f"used elsewhere as well: {names}")
+            Refusal(ends[-1].kind, "extra-consumer", node, f"used elsewhere as well: {names}")
         )
 
-    def _outside(self, found: _Judged, end: ir.Value) -> str | None:
+    def _with_affine_outside(self, found: Judgement, norm: Norm) -> Norm:
+        reason = self._outside(found, norm)
+        return norm if reason is None else dataclasses.replace(norm, outside=reason)
+
+    def _outside(self, found: Judgement, norm: Norm) -> str | None:
         """Why the affine behind a fused core stays outside of it, where one does."""
-        bare = found.norms[end].is_bare
-        for consumer in end.consumers():
-            verdict = found.rejected.get(consumer.outputs[0])
+        bare = norm.is_bare
+        for consumer in norm.output.consumers():
+            verdict = found.objection(consumer.outputs[0])
             if verdict is not None and (
                 verdict.reason in _OUTSIDE or (bare and verdict.reason == _MODULATION)
             ):
@@ -215,7 +159,7 @@ class _Search:
                     return ending.reason
         return None
 
-    def _explain(self, judged: list[_Judged]) -> None:
+    def _explain(self, judged: list[Judgement]) -> None:
         """Keep one reason for a reduction that looked like that of a normalization."""
         for found in judged:
             told = found.told
@@ -228,49 +172,9 @@ class _Search:
             return
 
 
-def _verdict(found: Walk, value: ir.Value, traced: Traced) -> Form | NearMiss | None:
-    """What the polynomial of a value is, found once for all walks that share it."""
-    state = found.states.get(value)
-    if state is None:
-        return recognise(found.frame, traced.polynomial)
-    if state.verdict is None:
-        state.verdict = (recognise(state.frame, traced.polynomial),)
-    return state.verdict[0]
-
-
-def _best_reason(found: _Judged) -> Refusal | None:
-    """The most telling of what was found: a rejected normalization, a near miss, an ending."""
-    rejected = list(found.rejected.items())
-    for value, verdict in reversed(rejected):
-        node = value.producer()
-        if isinstance(verdict, Rejection) and node is not None:
-            return Refusal(verdict.kind, verdict.reason, node, verdict.detail)
-    for ending in sorted(found.walk.endings, key=_rank):
-        if ending.reason in _TELLING and (
-            leads_to_a_root(ending.node) or _reads_a_root(found.walk, ending.node)
-        ):
-            kind = "LayerNorm" if ending.reason == "keepdims=0" else "RMSNorm"
-            return Refusal(kind, ending.reason, ending.node, ending.detail)
-    for value, verdict in reversed(rejected):
-        node = value.producer()
-        if node is not None and isinstance(verdict, NearMiss) and verdict.reason != "not-a-normalization":
-            return Refusal(verdict.kind, verdict.reason, node, verdict.detail)
-    return None
-
-
 def _is_read_beside(node: ir.Node, spelled: set[ir.Node]) -> bool:
     """Whether a node of a site is read by something else than nodes of the site."""
     return any(
         out.is_graph_output() or any(reader not in spelled for reader in out.consumers())
         for out in node.outputs
     )
-
-
-def _reads_a_root(found: Walk, node: ir.Node) -> bool:
-    """Whether an operand is the root of a statistic."""
-    traced = (found.traced[v] for v in node.inputs if v is not None and v in found.traced)
-    return any(has_root(found.frame.algebra, t.polynomial) for t in traced)
-
-
-def _rank(ending: Ending) -> int:
-    return _TELLING.index(ending.reason) if ending.reason in _TELLING else len(_TELLING)

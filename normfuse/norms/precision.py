@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -35,21 +36,23 @@ def objection(
     inner = {found.traced[n.outputs[0]].dtype for n in nodes}
     if dtype == ir.DataType.FLOAT and ir.DataType.DOUBLE in inner:
         return "precision", "it is computed in float64"
-    return _of_epsilon(dtype, form) or _of_affine(dtype, form, lambda: _constants(facts, found, nodes))
+    of_epsilon = _of_epsilon(dtype, form.epsilon, form.deviation_epsilon)
+    return of_epsilon or _of_affine(dtype, form, lambda: _constants(facts, found, nodes))
 
 
-def _of_epsilon(dtype: ir.DataType, form: Form) -> tuple[str, str] | None:
+@functools.lru_cache
+def _of_epsilon(dtype: ir.DataType, epsilon: float, deviation_epsilon: float) -> tuple[str, str] | None:
     with np.errstate(over="ignore", under="ignore"):
-        stored = float(np.float32(form.epsilon))
-    if not np.isfinite(stored) or (form.epsilon and not stored > 0):
-        return "epsilon-not-representable", f"epsilon {form.epsilon:g} is {stored:g} in float32"
-    if dtype == ir.DataType.DOUBLE and abs(stored - form.epsilon) > TOLERANCE * form.epsilon:
-        return "epsilon-not-representable", f"epsilon {form.epsilon!r} is no float32"
-    if not form.deviation_epsilon:
+        stored = float(np.float32(epsilon))
+    if not np.isfinite(stored) or (epsilon and not stored > 0):
+        return "epsilon-not-representable", f"epsilon {epsilon:g} is {stored:g} in float32"
+    if dtype == ir.DataType.DOUBLE and abs(stored - epsilon) > TOLERANCE * epsilon:
+        return "epsilon-not-representable", f"epsilon {epsilon!r} is no float32"
+    if not deviation_epsilon:
         return None
-    tiny = form.epsilon or tiny_epsilon(form.deviation_epsilon)
+    tiny = epsilon or tiny_epsilon(deviation_epsilon)
     if dtype != ir.DataType.FLOAT or tiny < _SMALLEST_NORMAL:
-        return "eps-outside-sqrt", f"epsilon {form.deviation_epsilon:g} is added to the root, in {dtype.name}"
+        return "eps-outside-sqrt", f"epsilon {deviation_epsilon:g} is added to the root, in {dtype.name}"
     return None
 
 

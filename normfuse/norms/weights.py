@@ -60,11 +60,16 @@ def find_weight_norms(facts: Facts, graph: ir.Graph) -> Iterator[WeightNorm]:
     """Every value behind a reduction of weights that something other than weights uses."""
     members: dict[ir.Node, None] = {}
     for node in graph:
-        if node.domain != "" or node.op_type not in _MEMBERS or len(node.outputs) != 1:
+        begins = node.op_type in _SEEDS
+        if (
+            not (members or begins)
+            or node.domain != ""
+            or node.op_type not in _MEMBERS
+            or len(node.outputs) != 1
+        ):
             continue
         operands = [v for v in node.inputs if v is not None]
         inside = [v for v in operands if v.producer() in members]
-        begins = node.op_type in _SEEDS and not inside
         if (inside or begins) and all(v in inside or facts.constants.is_known(v) for v in operands):
             members[node] = None
     for node in members:

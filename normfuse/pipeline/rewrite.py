@@ -17,7 +17,6 @@ from normfuse.folding import fold_all, rejoin
 from normfuse.graph.facts import Facts
 from normfuse.graph.functions import inlined
 from normfuse.graph.opset import raised
-from normfuse.graph.scopes import graphs
 from normfuse.graph.surgery import add_constant, displace, remove_orphans, replace, reroute
 from normfuse.norms.candidates import FUSED_NORMS
 from normfuse.norms.find import Findings, find
@@ -26,7 +25,7 @@ from normfuse.norms.norm import Norm
 from normfuse.norms.refusal import Refusal
 from normfuse.norms.weights import find_weight_norms
 from normfuse.options import Leave
-from normfuse.parity import Boundary
+from normfuse.parity.settings import Boundary
 from normfuse.pipeline.neighbours import take_in
 from normfuse.pipeline.rewritten import Rewritten
 from normfuse.report.record import Site, Status
@@ -70,7 +69,7 @@ def _rewrite(model: ir.Model, target: Target, leave: Leave, plan: Plan) -> Rewri
     done = Rewritten(model, plan=plan)
     _compute_weights(facts, leave, done)
     found = _find_all(facts)
-    higher = _raise(model, [n for f in found for n in f.norms if _is_wanted(n, target, leave)], target)
+    higher = _raise(facts, [n for f in found for n in f.norms if _is_wanted(n, target, leave)], target)
     if higher is not None:
         facts = Facts(higher)
         found = _find_all(facts)
@@ -97,17 +96,16 @@ def _is_wanted(norm: Norm, target: Target, leave: Leave) -> bool:
     )
 
 
-def _raise(model: ir.Model, norms: list[Norm], target: Target) -> ir.Model | None:
-    """A copy at the opset that the norms need, where the target wants one and it can be had."""
-    current = int(model.opset_imports.get("", 1))
+def _raise(facts: Facts, norms: list[Norm], target: Target) -> ir.Model | None:
+    """A copy of the model at the opset that the norms need, where the target wants one and it can be had."""
     wishes = {version for n in norms if (version := wished_opset(n, target)) is not None}
     limit = target.max_opset or max(wishes, default=0)
     needs = sorted((version for version in wishes if version <= limit), reverse=True)
-    if not target.standard and sum(g.num_nodes() for g in graphs(model)) > MAX_NODES_TO_RAISE:
+    if not target.standard and sum(graph.num_nodes() for graph in facts.graphs()) > MAX_NODES_TO_RAISE:
         return None
     for version in needs:
-        if version > current:
-            higher = raised(model, version, allow_insertions=target.standard)
+        if version > facts.opset:
+            higher = raised(facts.model, version, allow_insertions=target.standard)
             if higher is not None:
                 return higher
     return None
@@ -189,18 +187,20 @@ def _lower_all(facts: Facts, norms: list[Norm], target: Target, leave: Leave, do
         if _is_standard(norm, target):
             continue
         reason = leave(norm.kind, anchor, name)
-        x = now.get(norm.input, norm.input)
-        choice = None if reason is not None else choose(norm, target, facts.opset, done.plan)
-        lowered = None if reason is not None else lower(facts, norm, x, target, choice)
         if reason is not None:
             left[anchor] = _site(norm, anchor, _status(reason), reason=reason)
-        elif isinstance(lowered, Refusal):
-            left[anchor] = _left(lowered)
-            _offer(norm, target, facts, done)
-        elif lowered is not None and _says_the_same(norm, lowered):
+            continue
+        x = now.get(norm.input, norm.input)
+        possible = candidates(norm, target, facts.opset)
+        lowered = lower(facts, norm, x, target, possible, choose(norm, target, possible, done.plan))
+        if not isinstance(lowered, Refusal) and _says_the_same(norm, lowered):
             discard(facts, lowered)
-        elif lowered is not None:
-            _offer(norm, target, facts, done)
+            continue
+        if len(possible) > 1:
+            done.choices[name] = tuple(way.name for way in possible)
+        if isinstance(lowered, Refusal):
+            left[anchor] = _left(lowered)
+        else:
             done.sites.append(_put(facts, norm, lowered, anchor))
             done.written.update(lowered.nodes)
             done.boundaries.append(Boundary(norm.kind, x.name or "", name, anchor))
@@ -225,13 +225,6 @@ def _put(facts: Facts, norm: Norm, lowered: Lowered, anchor: str) -> Site:
         spelling=spelling,
         removed=removed,
     )
-
-
-def _offer(norm: Norm, target: Target, facts: Facts, done: Rewritten) -> None:
-    """Keep which lowerings a site has."""
-    names = tuple(way.name for way in candidates(norm, target, facts.opset))
-    if len(names) > 1:
-        done.choices[norm.output.name or ""] = names
 
 
 def _is_standard(norm: Norm, target: Target) -> bool:

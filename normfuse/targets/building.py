@@ -136,17 +136,20 @@ class Builder:
             array = np.ascontiguousarray(self.norm.parameter(coefficient, axes, sizes).astype(stored))
         array = array.reshape(-1) if flat else array
         known = self._existing(array)
-        return known if known is not None else add_constant(self.facts, array, f"{self.stem}/{wish}")
+        if known is not None:
+            return known
+        if not isinstance(coefficient, np.ndarray):
+            return self.number(array, wish)  # as in every other norm of this size
+        return add_constant(self.facts, array, f"{self.stem}/{wish}")
 
     def _existing(self, array: np.ndarray[Any, Any]) -> ir.Value | None:
         """An initializer that the spelled nodes read and that is exactly this array."""
+        shape_of, dtype = self.facts.shapes.of, ir.DataType.from_numpy(array.dtype)
         for node in self.norm.spelled:
             for value in node.inputs:
-                if value is None or not value.is_initializer() or value.graph is not self.facts.model.graph:
+                if value is None or shape_of(value) != array.shape or value.dtype != dtype:
                     continue
-                if self.facts.shapes.of(value) != array.shape or value.dtype != ir.DataType.from_numpy(
-                    array.dtype
-                ):
+                if not value.is_initializer() or value.graph is not self.facts.model.graph:
                     continue
                 stored = self.facts.constants.get(value)
                 if stored is not None and np.array_equal(stored.view(np.uint8), array.view(np.uint8)):

@@ -58,9 +58,9 @@ class Lowering:
 
     def says(self, norm: Norm) -> bool:
         """Whether it can say a norm, wherever its operators have kernels."""
-        if norm.statistics and self.kinds and not self.gives_statistics:
+        if self.kinds and (norm.kind not in self.kinds or (norm.statistics and not self.gives_statistics)):
             return False
-        return (not self.kinds or norm.kind in self.kinds) and self.when(norm)
+        return self.when(norm)
 
     def runs(self, norm: Norm, target: Target, opset: int | None) -> bool:
         """Whether the target has kernels for it in the norm's type, at an opset (None: at any)."""
@@ -109,13 +109,18 @@ def _ways(norm: Norm, target: Target) -> list[Lowering]:
 
 
 def lower(
-    facts: Facts, norm: Norm, x: ir.Value, target: Target, choice: Lowering | None = None
+    facts: Facts,
+    norm: Norm,
+    x: ir.Value,
+    target: Target,
+    possible: Sequence[Lowering],
+    choice: Lowering | None = None,
 ) -> Lowered | Refusal:
     """Nodes that compute `norm` from `x` on a target, not yet in the graph; or why there are none.
 
-    x: the value that stands for `norm.input` now. choice: one of `candidates`; None: the default.
+    x: the value that stands for `norm.input` now. possible: its `candidates`. choice: one of them; None: the
+    default.
     """
-    possible = candidates(norm, target, facts.opset)
     way = choice or next(iter(possible), AS_SPELLED)
     if way.name == AS_SPELLED.name:
         return _why_not(norm, target, facts.opset, possible, choice)
@@ -136,16 +141,16 @@ def discard(facts: Facts, lowered: Lowered) -> None:
                 facts.orphans[value] = None
 
 
-def choose(norm: Norm, target: Target, opset: int, plan: Plan) -> Lowering | None:
+def choose(norm: Norm, target: Target, possible: Sequence[Lowering], plan: Plan) -> Lowering | None:
     """The lowering that a plan wants for a norm; UsageError where it cannot be said so.
 
     None where the plan says nothing of it, or wants what only shows in the graph (see skip.py).
     """
-    possible: dict[str, Lowering | None] = {w.name: w for w in candidates(norm, target, opset)}
+    names: dict[str, Lowering | None] = {way.name: way for way in possible}
     if target.skips_residuals:
-        possible[SKIP] = None
-    name = chosen(plan, norm.output.name or "", possible)
-    return None if name is None else possible[name]
+        names[SKIP] = None
+    name = chosen(plan, norm.output.name or "", names)
+    return None if name is None else names[name]
 
 
 def _why_not(

@@ -53,13 +53,13 @@ def absorb_transposes(
             continue
         inner, output = node.outputs[0].name or "", norm.output.name or ""
         choices[output] = tuple(way.name for way in possible)
-        choice = choose(norm, target, facts.opset, plan)
+        choice = choose(norm, target, possible, plan)
         if (
             leave(norm.kind, node.name or inner, output) is not None
             or (choice or possible[0]).name == AS_SPELLED.name
         ):
             continue
-        absorbed = _absorb(facts, node, norm, lower(facts, norm, norm.input, target, choice))
+        absorbed = _absorb(facts, node, norm, lower(facts, norm, norm.input, target, possible, choice))
         if absorbed is not None:
             choices.pop(inner, None)
             found.append(absorbed)

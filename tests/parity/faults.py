@@ -53,10 +53,10 @@ def of_norm(**changes: Callable[[Norm], Any]) -> Plant:
     def plant(patch: pytest.MonkeyPatch, site: str) -> None:
         from normfuse.pipeline import rewrite
 
-        def lower(facts: Facts, norm: Norm, x: ir.Value, target: Any, *choice: Any) -> Any:
+        def lower(facts: Facts, norm: Norm, *how_to: Any) -> Any:
             if norm.output.name == site:
                 norm = dataclasses.replace(norm, **{name: how(norm) for name, how in changes.items()})
-            return original(facts, norm, x, target, *choice)
+            return original(facts, norm, *how_to)
 
         original = rewrite.lower
         patch.setattr(rewrite, "lower", lower)
@@ -76,9 +76,10 @@ def of_nodes(edit: Edit) -> Plant:
     def plant(patch: pytest.MonkeyPatch, site: str) -> None:
         from normfuse.pipeline import rewrite
 
-        def lower(facts: Facts, norm: Norm, x: ir.Value, target: Any, *choice: Any) -> Any:
-            lowered = original(facts, norm, x, target, *choice)
-            if norm.output.name != site or any(choice):
+        def lower(facts: Facts, norm: Norm, *how_to: Any) -> Any:
+            lowered = original(facts, norm, *how_to)
+            *_, choice = how_to
+            if norm.output.name != site or choice is not None:
                 return lowered
             assert isinstance(lowered, Lowered)
             nodes = list(lowered.nodes)
