@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from normfuse.graph.constants import Constants
 from normfuse.graph.names import Names
-from normfuse.graph.scopes import graphs, inner
+from normfuse.graph.scopes import graphs
 from normfuse.graph.shapes import Shapes, infer
 
 
@@ -27,11 +27,12 @@ class Facts:
 
     def __init__(self, model: ir.Model) -> None:
         self.model = model
-        self.shapes: Shapes = infer(model)
+        scopes = graphs(model)
+        self._nested = len(scopes) > 1
+        self.shapes: Shapes = infer(model, scopes)
         self.constants = Constants(model, self.shapes)
         self.names = Names(model)
         self.orphans: dict[ir.Value, None] = {}
-        self._nested = next(inner(model.graph), None) is not None
         self.made: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
 
     def graphs(self) -> list[ir.Graph]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import onnx_ir as ir
-from onnx_ir.passes.common import InlinePass
 
 Holds = Callable[[ir.Node], bool]
 MAX_NODES = 1_000_000
@@ -23,6 +22,8 @@ def inlined(model: ir.Model, holds: Holds) -> ir.Model | None:
     wanted = _holding(model, holds)
     if not wanted or _inlined_nodes(model, wanted) > MAX_NODES:
         return None
+    from onnx_ir.passes.common import InlinePass
+
     copy = model.clone()
     InlinePass(criteria=lambda function: function.identifier() in wanted)(copy)
     return copy

@@ -6,33 +6,35 @@ two sites that share an input would collide.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import onnx_ir as ir
 
-from normfuse.graph.scopes import graphs, inner
+from normfuse.graph.scopes import bodies
 
 
 class Names:
     """All names of values and nodes of a model, its subgraphs and functions included."""
 
     def __init__(self, model: ir.Model) -> None:
-        self._values: set[str] = set()
-        self._nodes: set[str] = set()
-        every: list[ir.Graph | ir.Function] = [*graphs(model)]
+        self._values: set[str | None] = set()
+        self._nodes: set[str | None] = set()
+        self._add(model.graph)
         for function in model.functions.values():
-            every += [function, *inner(function)]
-        for graph in every:
-            self._add(v.name for v in graph.inputs)
-            if isinstance(graph, ir.Graph):
-                self._add(graph.initializers)
-            for node in graph:
-                self._add(v.name for v in node.outputs)
-                if node.name:
-                    self._nodes.add(node.name)
+            self._add(function)
+        self._values -= {None, ""}
+        self._nodes -= {None, ""}
 
-    def _add(self, names: Iterable[str | None]) -> None:
-        self._values.update(name for name in names if name)
+    def _add(self, graph: ir.Graph | ir.Function) -> None:
+        values, nodes = self._values, self._nodes
+        values.update([value.name for value in graph.inputs])
+        if isinstance(graph, ir.Graph):
+            values.update(graph.initializers)
+        for node in graph:
+            nodes.add(node.name)
+            for value in node.outputs:
+                values.add(value.name)
+            if node.attributes.data:
+                for body in bodies(node):
+                    self._add(body)
 
     def value(self, wish: str) -> str:
         """A name for a new value: `wish`, or `wish_1`, `wish_2`, … where it is taken."""
@@ -43,7 +45,7 @@ class Names:
         return _unique(wish, self._nodes)
 
 
-def _unique(wish: str, taken: set[str]) -> str:
+def _unique(wish: str, taken: set[str | None]) -> str:
     name, k = wish, 0
     while name in taken:
         k += 1

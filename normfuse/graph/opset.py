@@ -1,6 +1,6 @@
 """Raising the version of the default operator set that a model imports.
 
-The conversion itself is onnxscript's, with onnx's converter behind it. What they lose or get wrong is
+The conversion itself is onnxscript's from opset 18 on, and onnx's below. What they lose or get wrong is
 mended or refused here: node metadata is put back, and a conversion that did not reach the version, or that
 inserted nodes where that is not wanted, is not taken.
 """
@@ -15,6 +15,9 @@ from collections.abc import Iterator
 import onnx_ir as ir
 
 _RESIZE_OPSET = 11
+# From here on onnxscript converts by itself. Below it would only call onnx's converter, and loading it takes
+# as long as rewriting a small model.
+_ONNXSCRIPTS_FIRST = 18
 _CONVERTER_LOGS = ("onnxscript", "onnx_ir", "onnx")
 
 
@@ -24,14 +27,15 @@ def raised(model: ir.Model, version: int, *, allow_insertions: bool) -> ir.Model
     allow_insertions: whether the result may hold operators (other than constants) that the model did not.
     """
     from onnx.version_converter import ConvertError
-    from onnxscript import version_converter
 
-    copy = model.clone()
-    if copy.functions:
+    if model.functions:
         return None  # the converter would inline them, and the model would lose their names
+    copy = model.clone()
+    current = int(model.opset_imports.get("", _ONNXSCRIPTS_FIRST))
+    convert = _by_onnx if current < _ONNXSCRIPTS_FIRST else _by_onnxscript
     try:
         with _quiet():
-            version_converter.convert_version(copy, target_version=version, fallback=True)
+            convert(copy, version)
     except (ConvertError, ir.passes.PassError, RuntimeError, ValueError, TypeError) as error:
         logging.getLogger(__name__).info("the opset stays at %s: %s", model.opset_imports.get(""), error)
         return None
@@ -44,6 +48,36 @@ def raised(model: ir.Model, version: int, *, allow_insertions: bool) -> ir.Model
     _restore_interface(copy, model)
     _restore_metadata(copy, model)
     return copy
+
+
+def _by_onnxscript(model: ir.Model, version: int) -> None:
+    from onnxscript import version_converter
+
+    version_converter.convert_version(model, target_version=version, fallback=True)
+
+
+def _by_onnx(model: ir.Model, version: int) -> None:
+    """Convert with onnx's converter, which is told of large initializers no more than their types."""
+    from onnx import version_converter
+    from onnx_ir.passes import common
+    from onnx_ir.passes.common import _c_api_utils
+
+    common.RemoveUnusedOpsetsPass()(model)
+    try:
+        proto = _c_api_utils.call_onnx_api(lambda p: version_converter.convert_version(p, version), model)
+    except Exception as error:  # its parts in C++ have errors of their own, without a base in common
+        raise RuntimeError(str(error)) from error
+    converted = ir.from_proto(proto).graph
+    for value in converted.inputs:
+        weight = model.graph.initializers.get(value.name or "")
+        if weight is not None:
+            value.const_value = weight.const_value
+            converted.register_initializer(value)
+    # and not `del`, after which each would still take itself for an input
+    converted.inputs[len(model.graph.inputs) :] = []
+    model.graph = converted
+    for clean in (common.RemoveUnusedNodesPass, common.RemoveUnusedOpsetsPass):
+        clean()(model)
 
 
 def _operators(model: ir.Model) -> Counter[tuple[str, str]]:

@@ -16,12 +16,10 @@ def bodies(node: ir.Node) -> list[ir.Graph]:
     """The graphs that a node holds in its attributes."""
     found: list[ir.Graph] = []
     for attribute in node.attributes.data.values():
-        if attribute.is_ref():
+        kind = attribute.type
+        if (kind is not _GRAPH and kind is not _GRAPHS) or attribute.is_ref():
             continue
-        if attribute.type is _GRAPH:
-            found.append(attribute.as_graph())
-        elif attribute.type is _GRAPHS:
-            found.extend(attribute.as_graphs())
+        found.extend([attribute.as_graph()] if kind is _GRAPH else attribute.as_graphs())
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
@@ -29,6 +30,42 @@ def test_a_raised_model_computes_the_same(old, new):
     assert higher.opset_import[0].version == new
     onnx.checker.check_model(higher, full_check=True)
     assert_agree(proto, higher)
+
+
+WEIGHTS = "a = MatMul(x, w) r = Reshape(a, shape) y = Add(r, b)"
+
+
+def weighted(opset: int, *, as_inputs: bool) -> onnx.ModelProto:
+    """A weight of more elements than onnx's converter is shown, and a shape that it has to see."""
+    values = {"w": f32(np.ones((6, 200))), "shape": np.array([0, 200]), "b": f32(np.arange(200))}
+    proto = model(WEIGHTS, values, x="float[B,6]", outputs="float[B,200] y", opset=opset)
+    proto.opset_import.add(domain="unused", version=1)
+    if as_inputs:
+        kinds = [(t.name, t.data_type, t.dims) for t in proto.graph.initializer]
+        proto.graph.input.extend(onnx.helper.make_tensor_value_info(*kind) for kind in kinds)
+    return proto
+
+
+@pytest.mark.parametrize("as_inputs", [False, True])
+@pytest.mark.parametrize(("old", "new"), [(9, 13), (11, 17), (13, 17), (13, 21), (17, 23)])
+def test_below_opset_18_it_is_converted_as_by_onnxscript(
+    old: int, new: int, as_inputs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proto = weighted(old, as_inputs=as_inputs)
+    ours = raised(ir.from_proto(proto), new, allow_insertions=False)
+    monkeypatch.setattr("normfuse.graph.opset._ONNXSCRIPTS_FIRST", 0)
+    theirs = raised(ir.from_proto(proto), new, allow_insertions=False)
+    assert ours is not None
+    assert theirs is not None
+    assert ir.to_proto(ours) == ir.to_proto(theirs)
+    assert roles(ours) == roles(theirs)
+    assert ours.graph.initializers["b"].is_graph_input() == as_inputs
+
+
+def roles(raised_model: ir.Model) -> list[tuple[object, ...]]:
+    """What the message does not tell: what each value takes itself for."""
+    values = (*raised_model.graph.inputs, *raised_model.graph.initializers.values())
+    return [(v.name, v.is_graph_input(), v.is_initializer(), v.dtype, v.shape) for v in values]
 
 
 def annotated() -> onnx.ModelProto:

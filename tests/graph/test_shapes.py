@@ -277,6 +277,18 @@ def test_an_overridable_target_shape_is_only_known_where_no_one_can_override_it(
     assert (known == (4, 2)) == (ir_version == 3)
 
 
+def test_of_a_default_that_may_be_overridden_only_the_declared_shape_is_known():
+    proto = model(
+        "y = Add(x, b)",
+        {"b": np.ones(3, np.float32)},
+        x="float[4,N]",
+        b="float[M]",
+        outputs="float[4,K] y",
+    )
+    found = ir.from_proto(proto)
+    assert [infer(found).of(value) for value in found.graph.inputs] == [(4, "N"), ("M",)]
+
+
 @pytest.mark.parametrize("name", ["branches_of_two_sizes", "size_through_float", "slice_to_an_end"])
 def test_inference_leaves_the_model_as_it_was(name):
     loaded = ir.from_proto(CASES[name].model())
