@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, BinaryIO, TypeVar
 from normfuse import model_io
 from normfuse.errors import UsageError
 from normfuse.options import Options, check_skip, leaver
-from normfuse.parity import Located, Settings
+from normfuse.parity.settings import Settings
 from normfuse.parity.verdict import ModelVerdict
 from normfuse.pipeline.given import Given, Model, as_given
 from normfuse.pipeline.rewrite import rewrite
@@ -32,6 +32,7 @@ from normfuse.report.repeat import repeat_of
 
 if TYPE_CHECKING:
     from normfuse.bench.benchmark import Benchmark
+    from normfuse.parity.locate import Located
 
 Out = str | os.PathLike[str] | BinaryIO
 Answer = TypeVar("Answer")
@@ -120,9 +121,9 @@ def inspect(model: Model, options: Options | None = None) -> Report:
 
 def verify(first: Model, second: Model, options: Options | None = None) -> list[ModelVerdict]:
     """Whether two models compute the same: one verdict for each execution provider that is asked for."""
-    from normfuse import parity
+    from normfuse.parity.check import verify
 
-    return _of_two(first, second, options, parity.verify)
+    return _of_two(first, second, options, verify)
 
 
 def locate(first: Model, second: Model, options: Options | None = None) -> list[Located]:
@@ -130,9 +131,9 @@ def locate(first: Model, second: Model, options: Options | None = None) -> list[
 
     Only tensors that have the same name in both models can be compared.
     """
-    from normfuse import parity
+    from normfuse.parity.locate import locate
 
-    return _of_two(first, second, options, parity.locate)
+    return _of_two(first, second, options, locate)
 
 
 def _of_two(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -308,6 +310,58 @@ def norm(tmp_path: Path) -> Path:
     path = tmp_path / "norm.onnx"
     onnx.save(onnx.parser.parse_model(NORM), path)
     return path
+
+
+NOT_FOR_REWRITING = (
+    *("onnxruntime", "onnxscript", "rich", "multiprocessing", "numpy.random"),
+    *("normfuse.bench", "normfuse.parity.check", "normfuse.parity.model", "normfuse.report.summary"),
+)
+
+
+def test_a_run_that_only_rewrites_loads_nothing_for_running_or_printing(tmp_path: Path) -> None:
+    """Not even where the opset has to be raised."""
+    source, out = Path(__file__).parents[1] / "models" / "encoder.onnx", tmp_path / "out.onnx"
+    words = [str(source), "--no-verify", "--quiet", "-o", str(out)]
+    script = (
+        f"import sys; from normfuse.cli import run; run({words!r});"
+        f"print(sorted(set({NOT_FOR_REWRITING!r}) & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["[]"]
+    before, after = (onnx.load(path).opset_import[0].version for path in (source, out))
+    assert before < after
+
+
+@pytest.mark.parametrize(
+    ("words", "collecting"),
+    [(["--dry-run"], True), (["--no-verify"], False), (["--no-verify", "again.onnx"], True)],
+)
+def test_garbage_is_looked_for_unless_one_model_is_only_rewritten(
+    norm: Path, words: list[str], collecting: bool
+) -> None:
+    """A graph that is only rewritten is live to the end; those of several models are not."""
+    shutil.copy(norm, norm.with_name("again.onnx"))
+    script = """if True:
+        import gc
+        from normfuse import api
+        from normfuse.cli import main
+        from normfuse.errors import UsageError
+        def optimize(*_, **__):
+            print(gc.isenabled())
+            raise UsageError("enough")
+        api.optimize = optimize
+        main()
+    """
+    line = [sys.executable, "-c", script, "norm.onnx", *words]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=norm.parent)
+    assert {*done.stdout.split()} & {"True", "False"} == {str(collecting)}, done.stderr
+
+
+def test_a_run_within_another_program_leaves_its_garbage_collection_alone(norm: Path) -> None:
+    frozen = gc.get_freeze_count()
+    assert run([str(norm), "--no-verify", "--quiet"]) == 0
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == frozen
 
 
 def test_a_model_is_fused_and_then_there_is_nothing_left_to_do(

@@ -128,11 +128,10 @@ def test_in_place_twice_changes_nothing_the_second_time(tmp_path: Path) -> None:
 def test_in_place_nothing_is_replaced_when_parity_fails(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from normfuse import parity
-    from normfuse.parity.verdict import ModelVerdict
+    from normfuse.parity.verdict import ModelVerdict, Parity
 
-    verdict = parity.Parity(model=ModelVerdict("failed", "cpu", detail="made to fail"), sites={})
-    monkeypatch.setattr(parity, "check", lambda *_: verdict)
+    verdict = Parity(model=ModelVerdict("failed", "cpu", detail="made to fail"), sites={})
+    monkeypatch.setattr("normfuse.parity.check.check", lambda *_: verdict)
     path = save_with_data(layer_norm(), tmp_path / "m.onnx")
     before = path.read_bytes()
     with pytest.raises(normfuse.ParityError):

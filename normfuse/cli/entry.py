@@ -9,6 +9,7 @@ Only the command that is asked for is imported, so that --help is there at once.
 
 from __future__ import annotations
 
+import functools
 import gc
 import importlib
 import io
@@ -29,6 +30,7 @@ from normfuse.streams import let_go, writing
 INTERRUPTED = 130
 MAIN = "fuse"
 COMMANDS = ("inspect", "verify", "bench", "explain")
+_WITHOUT_MODELS = ("explain",)
 _OTHER_COMMANDS = """
 \b
 Other commands, each with its own --help:
@@ -46,6 +48,7 @@ Exit codes: 0 done, 1 the result differs, 2 usage, 3 the input is no valid model
 
 def main() -> None:
     """The console script."""
+    gc.disable()  # until a command is loaded: modules are many objects and no garbage (`_loaded`)
     code = run(sys.argv[1:])
     gc.freeze()  # the process ends: taking the graph of a large model apart first would take seconds
     sys.exit(code)
@@ -104,8 +107,27 @@ def _typer(name: str) -> Any:
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.command(epilog=_OTHER_COMMANDS if name == MAIN else None)(function)
+    app.command(epilog=_OTHER_COMMANDS if name == MAIN else None)(_loaded(name, function))
     return typer.main.get_command(app)
+
+
+def _loaded(name: str, function: Callable[..., int]) -> Callable[..., int]:
+    """A command that is loaded whole before it begins; garbage is looked for from then on, in what it makes.
+
+    Not where a model is only rewritten: its graph is nearly all there is, and lives to the end.
+    """
+
+    @functools.wraps(function)
+    def command(*words: Any, **options: Any) -> int:
+        if name not in _WITHOUT_MODELS:
+            importlib.import_module("normfuse.api")
+        if not gc.isenabled():
+            gc.freeze()
+            if not options.get("no_verify"):
+                gc.enable()
+        return function(*words, **options)
+
+    return command
 
 
 def _words(error: Exception) -> tuple[str, str]:

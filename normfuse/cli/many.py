@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from multiprocessing import active_children
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,8 @@ from normfuse.errors import ParityError, UsageError
 from normfuse.streams import writing
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from normfuse.options import Options
     from normfuse.report.fleet import Fleet, Outcome
 
@@ -47,6 +48,7 @@ def run_many(many: Many, options: Options, *, check: bool, strict: bool, quiet: 
     """Run every model and print what became of it; returns the outcomes and the exit code."""
     from normfuse import fleet
 
+    gc.enable()  # the graphs of models that are done are garbage, verified or not
     _refuse(many)
     jobs = fleet.jobs_of(many.models, many.out, recursive=many.recursive)
     task = fleet.inspect_all if check else fleet.optimize_all
@@ -85,6 +87,8 @@ def _executor(many: Many, count: int) -> Iterator[Executor | None]:
                 yield pool
             except KeyboardInterrupt:
                 pool.shutdown(wait=False, cancel_futures=True)
+                from multiprocessing import active_children
+
                 for process in active_children():
                     process.terminate()
                 raise

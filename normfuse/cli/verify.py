@@ -28,7 +28,8 @@ from normfuse.errors import CannotVerifyError, ParityError
 from normfuse.streams import writing
 
 if TYPE_CHECKING:
-    from normfuse.parity import Located, ModelVerdict
+    from normfuse.parity.locate import Located
+    from normfuse.parity.verdict import ModelVerdict
 
 
 def verify(

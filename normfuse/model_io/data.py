@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import ceil, prod
 from pathlib import Path
 
 import onnx
@@ -17,7 +18,7 @@ import onnx_ir as ir
 from normfuse.model_io.extents import Layout
 from normfuse.model_io.external import MappedTensor
 from normfuse.model_io.scratch import Scratch
-from normfuse.model_io.slots import Slot, slots
+from normfuse.model_io.slots import Slot
 from normfuse.model_io.tensors import tensors_of, tensors_of_nodes
 
 # Above this many bytes of tensors a model is no longer written as a single file (the format ends at 2 GB).
@@ -52,14 +53,15 @@ def rename_references(proto: onnx.ModelProto, temporary: str, final: str) -> Non
 
 @contextmanager
 def write_data(
-    model: ir.Model, folder: Path, *, copy: bool = False, split: bool = False
+    held: Iterable[Slot], folder: Path, *, copy: bool = False, split: bool = False
 ) -> Iterator[Written]:
     """Write the tensors that need a data file in `folder`; inside the context the model refers to it.
 
+    held: all tensors of the model, in their places.
     copy: also those that a model in `folder` could use where they lie.
     split: whether new tensors belong into a data file, because those of the source lie in one.
     """
-    external, inline = _by_place(model)
+    external, inline = _by_place(held)
     usable = _Usable(folder)
     shared = [slot for slot, tensor in external if not copy and usable(tensor)]
     moved = [(slot, tensor) for slot, tensor in external if copy or not usable(tensor)]
@@ -84,10 +86,10 @@ def write_data(
             slot.put(slot.tensor)
 
 
-def _by_place(model: ir.Model) -> tuple[list[tuple[Slot, MappedTensor]], list[Slot]]:
+def _by_place(held: Iterable[Slot]) -> tuple[list[tuple[Slot, MappedTensor]], list[Slot]]:
     external: list[tuple[Slot, MappedTensor]] = []
     inline: list[Slot] = []
-    for slot in slots(model):
+    for slot in held:
         if isinstance(slot.tensor, MappedTensor):
             external.append((slot, slot.tensor))
         elif slot.initializer and slot.tensor.dtype is not ir.DataType.STRING:
@@ -111,13 +113,21 @@ class _Usable:
 
 
 def _too_big(inline: list[Slot], split: bool) -> list[Slot]:
-    if sum(slot.tensor.nbytes for slot in inline) > INLINE_LIMIT:
+    if sum(_size(slot.tensor) for slot in inline) > INLINE_LIMIT:
         return [slot for slot in inline if slot.tensor.nbytes >= _ANY]
     if not split:
         return []
     # What the source itself kept in the model stays there; only what a rewrite made is placed anew.
     made = [slot for slot in inline if not isinstance(slot.tensor, ir.TensorProtoTensor)]
     return [slot for slot in made if slot.tensor.nbytes >= _BIG]
+
+
+def _size(tensor: ir.TensorProtocol) -> int:
+    """Its bytes; of one in a message without making its shape first, since there may be very many."""
+    if type(tensor) is ir.TensorProtoTensor:
+        elements: int = prod(tensor.raw.dims)
+        return ceil(tensor.dtype.itemsize * elements)
+    return tensor.nbytes
 
 
 def _refer(moved: list[tuple[Slot, MappedTensor]], big: list[Slot], layout: Layout, scratch: Scratch) -> int:
@@ -161,7 +171,7 @@ def all_tensors(proto: onnx.ModelProto) -> Iterator[onnx.TensorProto]:
     for graph in _graphs([proto.graph]):
         yield from tensors_of(graph)
     for function in proto.functions:
-        yield from tensors_of_nodes(iter(function.node))
+        yield from tensors_of_nodes(function.node)
         for graph in _graphs(_inner(function.node)):
             yield from tensors_of(graph)
 

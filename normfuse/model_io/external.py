@@ -9,12 +9,13 @@ tensor. After that a tensor is read through a map of the file, and only when it 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import onnx_ir as ir
 
 from normfuse.errors import InputError
-from normfuse.model_io.slots import slots
+from normfuse.model_io.slots import Slot, slots
 
 _SHOWN = 100  # letters of a location that is too long
 
@@ -54,24 +55,27 @@ class MappedTensor(ir.ExternalTensor):
         return super().tobytes() if self.nbytes else b""
 
 
-def attach(
-    model: ir.Model, folder: Path | None, where: str, model_path: Path | None = None
-) -> list[MappedTensor]:
-    """Check every external tensor of the model and make it readable; returns them.
+def attach(model: ir.Model, folder: Path | None, where: str, model_path: Path | None = None) -> list[Slot]:
+    """Check every external tensor of the model and make it readable; returns the places of all tensors.
 
     folder: what locations are relative to; None when only tensors that know their own folder can be found.
     where: the model's name, for messages.
     model_path: the model file, whose resolved folder may hold the data as well.
     """
     resolver = _Resolver(folder, where, model_path)
-    found: list[MappedTensor] = []
+    found: list[Slot] = []
     for slot in slots(model):
-        if isinstance(slot.tensor, MappedTensor):
-            found.append(slot.tensor)
-        elif isinstance(slot.tensor, ir.ExternalTensor):
-            found.append(resolver.mapped(slot.tensor))
-            slot.put(found[-1])
+        if isinstance(slot.tensor, ir.ExternalTensor) and not isinstance(slot.tensor, MappedTensor):
+            mapped = resolver.mapped(slot.tensor)
+            slot.put(mapped)
+            slot = slot._replace(tensor=mapped)
+        found.append(slot)
     return found
+
+
+def mapped_tensors(held: Iterable[Slot]) -> list[MappedTensor]:
+    """Those of the tensors that lie in data files."""
+    return [slot.tensor for slot in held if isinstance(slot.tensor, MappedTensor)]
 
 
 class _Resolver:

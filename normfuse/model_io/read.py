@@ -16,8 +16,7 @@ from google.protobuf.message import DecodeError
 from normfuse.errors import InputError
 from normfuse.model_io.causes import cause, first_line
 from normfuse.model_io.collection import no_collection
-from normfuse.model_io.external import MappedTensor, attach
-from normfuse.model_io.slots import slots
+from normfuse.model_io.external import MappedTensor, attach, mapped_tensors
 from normfuse.model_io.source import Source
 from normfuse.model_io.typed import check_types
 from normfuse.model_io.validate import validate
@@ -64,18 +63,21 @@ def from_proto(proto: onnx.ModelProto, folder: Path | None = None) -> Source:
     return _source(copy, "the model", copy.ByteSize(), lambda: from_proto(proto, folder), None, folder)
 
 
+@no_collection()
 def from_ir(model: ir.Model) -> Source:
     """Take a model that is in memory as onnx_ir.Model, which is left as it is."""
     where = "the model"
     copy = model.clone()
-    mapped = attach(copy, None, where)
+    held = attach(copy, None, where)
     check_types(copy, where)
-    size = sum(slot.tensor.nbytes for slot in slots(copy))
+    size = sum(slot.tensor.nbytes for slot in held)
+    files = _files(mapped_tensors(held))
     return Source(
-        where, copy, lambda: from_ir(model), constants=_constants(copy), data_files=_files(mapped), size=size
+        where, copy, lambda: from_ir(model), constants=_constants(copy), data_files=files, size=size
     )
 
 
+@no_collection()
 def _source(
     proto: onnx.ModelProto,
     where: str,
@@ -85,10 +87,10 @@ def _source(
     folder: Path | None = None,
 ) -> Source:
     _decoded(lambda: validate(proto, where), where)
-    with no_collection():
-        model = _decoded(lambda: ir.from_proto(proto), where)
-    mapped = attach(model, path.parent if path else folder, where, path)
+    model = _decoded(lambda: ir.from_proto(proto), where)
+    held = attach(model, path.parent if path else folder, where, path)
     check_types(model, where)
+    mapped = mapped_tensors(held)
     shared = {(tensor.file, tensor.start): tensor.nbytes for tensor in mapped}
     return Source(
         where,

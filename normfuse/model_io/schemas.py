@@ -10,7 +10,7 @@ normalizations there as well. Operators of other domains are not looked into.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -44,6 +44,29 @@ def opset_versions(opsets: Iterable[onnx.OperatorSetIdProto], where: str) -> _Op
             raise InputError(f"{where}: {opset.version} is no version of the operators of {opset.domain!r}")
         versions["" if opset.domain in STANDARD else opset.domain] = opset.version
     return versions
+
+
+class Operators:
+    """What the operators of some versions allow. A node like one before it is not looked at again."""
+
+    def __init__(self, opsets: _Opsets) -> None:
+        self.opsets = opsets
+        self._allowed: set[tuple[object, ...]] = set()
+
+    def check(
+        self,
+        node: onnx.NodeProto,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        attributes: tuple[tuple[str, int], ...],
+    ) -> None:
+        """Raise `InvalidNode` unless the node is allowed; what it holds was read already (name, type)."""
+        likeness = (node.op_type, node.domain, len(inputs), len(outputs), attributes)
+        if likeness in self._allowed and "" not in inputs:
+            return
+        check_node(node, self.opsets)
+        if "" not in inputs:
+            self._allowed.add(likeness)
 
 
 class InvalidNode(Exception):  # noqa: N818 (what is wrong with a node, to be said with its place)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import onnx_ir as ir
 
-from normfuse.graph.scopes import graphs, inner
+from normfuse.graph.scopes import bodies
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(NamedTuple):
     """One tensor, and how to put another in its place.
 
     initializer: False for an attribute (the value of a Constant node).
@@ -24,14 +23,26 @@ class Slot:
 
 def slots(model: ir.Model) -> Iterator[Slot]:
     """All tensors of the model, in the order in which they are stored."""
-    for graph in graphs(model):
-        yield from _initializers(graph)
-        yield from _attributes(graph)
+    yield from _slots(model.graph)
     for function in model.functions.values():
-        yield from _attributes(function)
-        for graph in inner(function):
-            yield from _initializers(graph)
-            yield from _attributes(graph)
+        yield from _slots(function)
+
+
+def _slots(graph: ir.Graph | ir.Function) -> Iterator[Slot]:
+    """Those of a graph, then those of the bodies in it; every node is looked at once."""
+    if isinstance(graph, ir.Graph):
+        yield from _initializers(graph)
+    inner: list[ir.Graph] = []
+    for node in graph:
+        attributes = node.attributes.data
+        if not attributes:
+            continue
+        for name, attribute in list(attributes.items()):
+            if attribute.type is ir.AttributeType.TENSOR and not attribute.is_ref():
+                yield _attribute(node, name, attribute)
+        inner += bodies(node)
+    for body in inner:
+        yield from _slots(body)
 
 
 def _initializers(graph: ir.Graph) -> Iterator[Slot]:
@@ -44,13 +55,8 @@ def _initializers(graph: ir.Graph) -> Iterator[Slot]:
             yield Slot(value.const_value, put, initializer=True)
 
 
-def _attributes(nodes: Iterable[ir.Node]) -> Iterator[Slot]:
-    for node in nodes:
-        for name, attribute in list(node.attributes.data.items()):
-            if attribute.type is not ir.AttributeType.TENSOR or attribute.is_ref():
-                continue
+def _attribute(node: ir.Node, name: str, attribute: ir.Attr) -> Slot:
+    def put(tensor: ir.TensorProtocol) -> None:
+        node.attributes[name] = ir.AttrTensor(name, tensor)
 
-            def put(tensor: ir.TensorProtocol, node: ir.Node = node, name: str = name) -> None:
-                node.attributes[name] = ir.AttrTensor(name, tensor)
-
-            yield Slot(attribute.as_tensor(), put, initializer=False)
+    return Slot(attribute.as_tensor(), put, initializer=False)

@@ -108,11 +108,11 @@ def stage(model: ir.Model, source: Source, out: Path | None, placement: Placemen
     destination = Destination.of(source, out, placement) if out is not None else None
     folder = out.parent if out is not None else _work_folder(source)
     shown = out if out is not None else folder
-    attach(model, source.path.parent if source.path else None, source.name, source.path)
+    held = attach(model, source.path.parent if source.path else None, source.name, source.path)
     with writing(shown), ExitStack() as undo:
         sweep(folder)
         copy, split = placement.copy_data and out is not None, bool(source.data_files)
-        with write_data(model, folder, copy=copy, split=split) as data:
+        with write_data(held, folder, copy=copy, split=split) as data:
             if data.scratch is not None:
                 undo.callback(data.scratch.discard)
             proto = to_proto(model, source)

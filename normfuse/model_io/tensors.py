@@ -5,7 +5,7 @@ Without this a truncated weight shows up deep inside a rewrite, as an error of n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
 
 import onnx
@@ -93,7 +93,7 @@ def tensors_of(graph: onnx.GraphProto) -> Iterator[onnx.TensorProto]:
     yield from tensors_of_nodes(graph.node)
 
 
-def tensors_of_nodes(nodes: Iterator[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
+def tensors_of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.TensorProto]:
     """Tensor attributes of the nodes themselves."""
     for node in nodes:
         for attribute in node.attribute:

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Sequence
 import onnx
 
 from normfuse.errors import InputError
-from normfuse.model_io.schemas import InvalidNode, check_node, opset_versions
-from normfuse.model_io.tensors import check_tensor, tensors_of, tensors_of_nodes
+from normfuse.model_io.schemas import InvalidNode, Operators, opset_versions
+from normfuse.model_io.tensors import check_tensor, tensors_of_nodes
 
 _GRAPH, _GRAPHS = onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS
+_HOLDING = (_GRAPH, _GRAPHS, onnx.AttributeProto.TENSOR, onnx.AttributeProto.TENSORS)
 
 
 def validate(proto: onnx.ModelProto, where: str) -> None:
@@ -24,7 +25,8 @@ def validate(proto: onnx.ModelProto, where: str) -> None:
     domains = {opset.domain for opset in proto.opset_import}
     if not domains & {"", "ai.onnx"} and any(node.domain in ("", "ai.onnx") for node in proto.graph.node):
         raise InputError(f"{where}: the model does not say which version of the ONNX operators it uses")
-    _Scope(where, [], "the graph", opset_versions(proto.opset_import, where)).graph(proto.graph)
+    operators = Operators(opset_versions(proto.opset_import, where))
+    _Scope(where, [], "the graph", operators).graph(proto.graph)
     for function in proto.functions:
         _function(function, where)
     _no_recursion(proto.functions, where)
@@ -40,8 +42,8 @@ def describe(node: onnx.NodeProto) -> str:
 class _Scope:
     """The names of one graph, on top of those of the graphs around it."""
 
-    def __init__(self, where: str, outer: Sequence[set[str]], title: str, opsets: dict[str, int]) -> None:
-        self.where, self.title, self.opsets = where, title, opsets
+    def __init__(self, where: str, outer: Sequence[set[str]], title: str, operators: Operators) -> None:
+        self.where, self.title, self.operators = where, title, operators
         self.names: set[str] = set()
         self.outer = outer
 
@@ -49,7 +51,7 @@ class _Scope:
         inputs = [value.name for value in graph.input]
         self._define(inputs, "an input")
         self._initializers(graph, set(inputs))
-        for tensor in tensors_of(graph):
+        for tensor in graph.initializer:
             check_tensor(tensor, self.where)
         self._nodes(graph.node)
         for output in graph.output:
@@ -58,8 +60,6 @@ class _Scope:
 
     def function(self, function: onnx.FunctionProto) -> None:
         self._define(function.input, "an input")
-        for tensor in tensors_of_nodes(iter(function.node)):
-            check_tensor(tensor, self.where)
         self._nodes(function.node)
         for name in function.output:
             if name not in self.names:
@@ -91,36 +91,36 @@ class _Scope:
             self.names.add(name)
 
     def _nodes(self, nodes: Sequence[onnx.NodeProto]) -> None:
-        for node in nodes:
-            outputs = list(node.output)
+        names = self.names
+        for node in nodes:  # each field is asked for once: the message makes it anew every time
+            inputs, outputs = node.input[:], node.output[:]
+            given = tuple([(attribute.name, attribute.type) for attribute in node.attribute])
             self._texts([node.op_type, node.domain, node.name, *outputs])
             try:
-                check_node(node, self.opsets)
+                self.operators.check(node, inputs, outputs, given)
             except InvalidNode as error:
                 raise InputError(f"{self.where}: {describe(node)} {error}") from None
-            for name in node.input:
-                if name and name not in self.names and not self._outside(name):
+            for name in inputs:
+                if name not in names and name and not self._outside(name):
                     raise self._undefined(node, name, nodes)
-            for attribute in node.attribute:
-                self._subgraphs(node, attribute)
+            if given and any(kind in _HOLDING for _, kind in given):
+                self._held(node)
             for name in outputs:
-                if name and name in self.names:
+                if name in names:
                     raise InputError(
                         f"{self.where}: {name!r} is defined twice, the second time by {describe(node)}"
                     )
                 if name:
-                    self.names.add(name)
+                    names.add(name)
 
-    def _subgraphs(self, node: onnx.NodeProto, attribute: onnx.AttributeProto) -> None:
-        if attribute.type == _GRAPH:
-            inner: Sequence[onnx.GraphProto] = [attribute.g]
-        elif attribute.type == _GRAPHS:
-            inner = attribute.graphs
-        else:
-            return
-        for graph in inner:
-            title = f"the {attribute.name} of {describe(node)}"
-            _Scope(self.where, [*self.outer, self.names], title, self.opsets).graph(graph)
+    def _held(self, node: onnx.NodeProto) -> None:
+        """The tensors and the graphs in the attributes of a node."""
+        for tensor in tensors_of_nodes([node]):
+            check_tensor(tensor, self.where)
+        for attribute in node.attribute:
+            for graph in _graphs(attribute):
+                title = f"the {attribute.name} of {describe(node)}"
+                _Scope(self.where, [*self.outer, self.names], title, self.operators).graph(graph)
 
     def _texts(self, names: list[str]) -> None:
         """All names of a node at once: joining them fails where one is no text, and costs next to nothing."""
@@ -150,6 +150,12 @@ class _Scope:
         )
 
 
+def _graphs(attribute: onnx.AttributeProto) -> Sequence[onnx.GraphProto]:
+    if attribute.type == _GRAPH:
+        return [attribute.g]
+    return attribute.graphs if attribute.type == _GRAPHS else ()
+
+
 def _reaches(node: onnx.NodeProto, target: onnx.NodeProto, nodes: Sequence[onnx.NodeProto]) -> bool:
     """Whether `target` depends on a result of `node` (only asked once a graph is known to be unsound)."""
     producers = {name: other for other in nodes for name in other.output if name}
@@ -170,8 +176,8 @@ def _repeated(names: Sequence[str]) -> str:
 
 
 def _function(function: onnx.FunctionProto, where: str) -> None:
-    opsets = opset_versions(function.opset_import, where)
-    _Scope(where, [], f"the function {function.domain}.{function.name}", opsets).function(function)
+    operators = Operators(opset_versions(function.opset_import, where))
+    _Scope(where, [], f"the function {function.domain}.{function.name}", operators).function(function)
 
 
 def _no_recursion(functions: Sequence[onnx.FunctionProto], where: str) -> None:
@@ -193,7 +199,5 @@ def _all_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterable[onnx.NodeProto]:
     for node in nodes:
         yield node
         for attribute in node.attribute:
-            if attribute.type == _GRAPH:
-                yield from _all_nodes(attribute.g.node)
-            for graph in attribute.graphs:
+            for graph in _graphs(attribute):
                 yield from _all_nodes(graph.node)

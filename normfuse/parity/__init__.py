@@ -1,26 +1,9 @@
 """Does a rewritten model still compute the same?
 
-`check` judges the rewrites between two models, one by one and together; `verify` compares any two models,
-and `locate` finds where they begin to differ.
+check     judges the rewrites between two models, one by one and together; compares any two models (`verify`)
+locate    finds where two models begin to differ
+given     reads the inputs that the user has
+settings  what a check is asked to do        verdict   what it concludes
+
+Nothing is imported here: a run that verifies nothing needs the plain data of the last two alone.
 """
-
-from normfuse.parity.check import UnverifiedError, check, verify
-from normfuse.parity.given import read_inputs
-from normfuse.parity.locate import Located, locate
-from normfuse.parity.settings import Boundary, Settings
-from normfuse.parity.verdict import ModelVerdict, OutputFigures, Parity, SiteVerdict
-
-__all__ = [
-    "Boundary",
-    "Located",
-    "ModelVerdict",
-    "OutputFigures",
-    "Parity",
-    "Settings",
-    "SiteVerdict",
-    "UnverifiedError",
-    "check",
-    "locate",
-    "read_inputs",
-    "verify",
-]

@@ -33,19 +33,11 @@ from normfuse.parity.room import within_memory
 from normfuse.parity.seeds import pin
 from normfuse.parity.sessions import NO_KERNEL, Reference, RuntimeRefusalError
 from normfuse.parity.settings import Boundary, Settings
-from normfuse.parity.verdict import ModelResult, ModelVerdict, OutputFigures, Parity
+from normfuse.parity.verdict import ModelResult, ModelVerdict, OutputFigures, Parity, UnverifiedError
 from normfuse.parity.whole import compare_all, is_close, run_all, verdict_of
 
 # The original, the result, and the working memory of one of them.
 COPIES_IN_MEMORY = 3
-
-
-class UnverifiedError(CannotVerifyError):
-    """The model could not be run; its rewrites were certified one by one, in `parity`."""
-
-    def __init__(self, message: str, hint: str, parity: Parity) -> None:
-        super().__init__(message, hint)
-        self.parity = parity
 
 
 @within_memory()

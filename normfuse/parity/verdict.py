@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from normfuse.errors import CannotVerifyError
+
 SiteResult = Literal["equal", "improved", "failed", "inconclusive"]
 ModelResult = Literal["equal", "failed", "inconclusive", "certified-by-site", "not-run"]
 
@@ -114,3 +116,11 @@ class Parity:
     def certified(self) -> bool:
         """Whether every rewrite has a certificate of its own."""
         return all(site.result in ("equal", "improved") for site in self.sites.values())
+
+
+class UnverifiedError(CannotVerifyError):
+    """The model could not be run; its rewrites were certified one by one, in `parity`."""
+
+    def __init__(self, message: str, hint: str, parity: Parity) -> None:
+        super().__init__(message, hint)
+        self.parity = parity

@@ -11,7 +11,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from normfuse import model_io
-from normfuse.parity import Settings
+from normfuse.parity.settings import Settings
 from normfuse.report.record import Report
 from normfuse.report.sketch import with_pictures
 

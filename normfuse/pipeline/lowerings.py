@@ -8,14 +8,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from normfuse.bench.plan_file import SavedPlan
-from normfuse.bench.tuning import Tuning
-from normfuse.parity import SiteVerdict
+from normfuse.parity.verdict import SiteVerdict
 from normfuse.pipeline.rewritten import Rewritten
 from normfuse.report.record import Site
 from normfuse.targets.lowering import AS_SPELLED
 from normfuse.targets.plan import unknown_sites
+
+if TYPE_CHECKING:
+    from normfuse.bench.plan_file import SavedPlan
+    from normfuse.bench.tuning import Tuning
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import dataclasses
 
 from normfuse.graph.facts import Facts
 from normfuse.options import Leave
-from normfuse.parity import Boundary
+from normfuse.parity.settings import Boundary
 from normfuse.pipeline.rewritten import Rewritten
 from normfuse.report.record import Site
 from normfuse.targets.absorbed import Absorbed

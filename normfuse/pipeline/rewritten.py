@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
-from normfuse.parity import Boundary
+from normfuse.parity.settings import Boundary
 from normfuse.report.record import Site
 from normfuse.targets.plan import Plan
 

@@ -22,10 +22,9 @@ from normfuse import model_io
 from normfuse.errors import CannotVerifyError, ParityError, UsageError
 from normfuse.graph.scopes import graphs, nodes
 from normfuse.options import Options, leaver
-from normfuse.parity import Boundary, Parity, Settings, UnverifiedError, read_inputs
 from normfuse.parity.providers import require, short_name
-from normfuse.parity.settings import Feed
-from normfuse.parity.verdict import ModelVerdict, SiteVerdict
+from normfuse.parity.settings import Boundary, Feed, Settings
+from normfuse.parity.verdict import ModelVerdict, Parity, SiteVerdict, UnverifiedError
 from normfuse.pipeline.given import Model, source_of
 from normfuse.pipeline.lowerings import Lowerings, Retries
 from normfuse.pipeline.rewrite import rewrite
@@ -106,6 +105,8 @@ class Run:
         with self.timed("read"):
             source = source_of(model)
             if self.options.inputs is not None and not self.feeds:
+                from normfuse.parity.given import read_inputs
+
                 self.feeds = read_inputs(Path(self.options.inputs), _input_names(source.model))
             return source
 
@@ -118,10 +119,11 @@ class Run:
         fresh = source
         for round_ in range(MAX_ROLLBACKS):
             self.progress("rewriting")
-            with self.timed("rewrite"), model_io.no_collection():
-                done = self._rewritten(fresh, taken_back, retries)
-            with self.timed("write"), model_io.no_collection():
-                staged = staged_file(done, source, out, self.options)
+            with model_io.no_collection():
+                with self.timed("rewrite"):
+                    done = self._rewritten(fresh, taken_back, retries)
+                with self.timed("write"):
+                    staged = staged_file(done, source, out, self.options)
             with ExitStack() as undo:
                 undo.callback(staged.discard)
                 try:
@@ -163,13 +165,12 @@ class Run:
     ) -> list[Parity]:
         if not self.options.verify:
             return []
-        from normfuse import parity
+        from normfuse.parity.check import check
 
         self.progress("verifying")
         with self.timed("verify"), model_io.original(source) as original:
             return [
-                parity.check(original, staged.path, boundaries, self.settings(p))
-                for p in self.options.providers
+                check(original, staged.path, boundaries, self.settings(p)) for p in self.options.providers
             ]
 
     def report(

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from normfuse.parity import Located
-from normfuse.parity.locate import Place
+from normfuse.parity.locate import Located, Place
 from normfuse.report.printing import print_line
 from normfuse.report.text import few, figure, plural, printable
 

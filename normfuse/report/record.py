@@ -7,11 +7,13 @@ fields are only ever added within a version.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from normfuse.bench.tuning import Tuning
 from normfuse.parity.verdict import ModelVerdict, SiteVerdict
 from normfuse.report.picture import Picture
+
+if TYPE_CHECKING:
+    from normfuse.bench.tuning import Tuning
 
 SCHEMA_VERSION = 1
 

@@ -7,13 +7,18 @@ import pytest
 from onnx import helper
 
 from normfuse.errors import InputError
-from normfuse.model_io.schemas import InvalidNode, check_node, opset_versions
+from normfuse.model_io.schemas import InvalidNode, Operators, check_node, opset_versions
 
 
 def node(text: str) -> onnx.NodeProto:
     """One node, from its ONNX text."""
     graph = onnx.parser.parse_graph(f"g (float x, float z) => (float y) {{ {text} }}")
     return graph.node[0]
+
+
+def check(operators: Operators, given: onnx.NodeProto) -> None:
+    attributes = tuple((attribute.name, attribute.type) for attribute in given.attribute)
+    operators.check(given, given.input[:], given.output[:], attributes)
 
 
 @pytest.mark.parametrize(
@@ -50,6 +55,27 @@ def test_what_no_operator_allows_is_refused(text: str, message: str) -> None:
 )
 def test_what_an_operator_allows_is_not(text: str, opset: int) -> None:
     check_node(node(text), {"": opset})
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "message"),
+    [
+        ("y = Pow(x, z)", "y = Pow(, z)", "lacks its input 0"),
+        ("y = Add(x, z)", "y = Add(x)", "has 1 input"),
+        ("y = Sqrt(x)", "y, z1 = Sqrt(x)", "has 2 outputs"),
+        ("y = ReduceMean<axes = [1]>(x)", "y = ReduceMean<axes = 1.0>(x)", "'axes' of type FLOAT, not INTS"),
+        ("y = Concat<axis = 1>(x, z)", "y = Concat(x, z)", "lacks its attribute 'axis'"),
+        ("y = Concat<axis = 1>(x, z)", "y = Add<axis = 1>(x, z, x)", "has 3 inputs"),
+    ],
+)
+def test_a_node_is_refused_that_is_nearly_like_one_which_was_allowed(
+    before: str, text: str, message: str
+) -> None:
+    operators = Operators({"": 13})
+    check(operators, node(before))
+    check(operators, node(before))
+    with pytest.raises(InvalidNode, match=message):
+        check(operators, node(text))
 
 
 def test_custom_operators_are_not_looked_into() -> None:

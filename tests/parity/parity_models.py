@@ -10,7 +10,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper, parser
 
-from normfuse.parity import Boundary
+from normfuse.parity.settings import Boundary
 
 WIDTH = 16
 

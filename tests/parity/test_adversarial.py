@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from parity_models import WIDTH, Pair, floats, layer_norm, model, rms_norm
 
-from normfuse.parity import Boundary, Settings, check
+from normfuse.parity.check import check
+from normfuse.parity.settings import Boundary, Settings
 
 AFFINE = floats({"g": np.linspace(0.5, 2, WIDTH), "b": np.linspace(-1, 1, WIDTH)})
 FUSED = "y = LayerNormalization<axis=-1, epsilon=1e-5>({x}, g, b)"

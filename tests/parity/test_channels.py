@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from parity_models import Pair, floats, fused_layer_norm, layer_norm, model
 
-from normfuse.parity import Boundary, Settings, SiteVerdict, check
 from normfuse.parity.channels import channel_axes, samples, worst_channel
+from normfuse.parity.check import check
+from normfuse.parity.settings import Boundary, Settings
+from normfuse.parity.verdict import SiteVerdict
 
 U = 2.0**-24
 RNG = np.random.default_rng(0)

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from parity_models import WIDTH, Pair, batch_norm_pair, floats, model, stack
 
-from normfuse.parity import Settings, check
+from normfuse.parity.check import check
 from normfuse.parity.inputs import Trial
 from normfuse.parity.sessions import Session
+from normfuse.parity.settings import Settings
 from normfuse.report.comparison import cost_line
 
 LARGE = 1 << 14

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from parity_models import batch_norm_pair, floats, layer_norm, model
 
-from normfuse.parity import Boundary, Settings, check
+from normfuse.parity.check import check
 from normfuse.parity.crop import MANY_BYTES, cropped, distinct, shrunk
 from normfuse.parity.extract import extract
 from normfuse.parity.model import Model
+from normfuse.parity.settings import Boundary, Settings
 from normfuse.parity.sides import Sides
 
 RNG = np.random.default_rng(0)

@@ -15,9 +15,10 @@ from spelled_families import BODIES, CASES, family
 
 import normfuse
 from normfuse.errors import CannotVerifyError
-from normfuse.parity import Settings, check
+from normfuse.parity.check import check
 from normfuse.parity.providers import require
 from normfuse.parity.sessions import Session
+from normfuse.parity.settings import Settings
 
 NAME = "CUDAExecutionProvider"
 CUDA = Settings(provider="cuda")

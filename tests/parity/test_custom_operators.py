@@ -13,8 +13,8 @@ from parity_models import floats, layer_norm, model, save
 
 from normfuse.cli import run as normfuse
 from normfuse.errors import CannotVerifyError
-from normfuse.parity import Settings
 from normfuse.parity.sessions import Session
+from normfuse.parity.settings import Settings
 
 # A release of onnxruntime for which the package with the operators was built, and the package.
 PACKAGES = ("onnxruntime>=1.27", "onnxruntime-extensions")

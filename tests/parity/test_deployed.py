@@ -10,8 +10,9 @@ import onnx
 import pytest
 from parity_models import Pair, floats, layer_norm, model, save
 
-from normfuse.parity import Boundary, Settings, check, verify
+from normfuse.parity.check import check, verify
 from normfuse.parity.deployed import OPTIMIZERS, culprits
+from normfuse.parity.settings import Boundary, Settings
 
 RNG = np.random.default_rng(0)
 AFFINE = floats({"g": 1 + RNG.normal(size=8) * 0.3, "b": RNG.normal(size=8)})

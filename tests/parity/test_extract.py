@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from parity_models import floats, layer_norm, model
 
-from normfuse.parity import Boundary
 from normfuse.parity.extract import CannotExtractError, extract
 from normfuse.parity.model import Model
+from normfuse.parity.settings import Boundary
 
 AFFINE = floats({"g": np.ones(16), "b": np.zeros(16)})
 SITE = Boundary("LayerNorm", "x", "y")

@@ -9,10 +9,11 @@ import onnx
 import pytest
 from parity_models import floats, model, save, stack
 
-from normfuse.parity import Settings, verify
 from normfuse.parity.baseline import baseline_of
+from normfuse.parity.check import verify
 from normfuse.parity.compare import Distance
 from normfuse.parity.model import Model
+from normfuse.parity.settings import Settings
 
 RNG = np.random.default_rng(0)
 BIG = RNG.normal(size=(40, 40))

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from normfuse.errors import UsageError
-from normfuse.parity import read_inputs
+from normfuse.parity.given import read_inputs
 
 A, B = np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(2, np.int64)
 

@@ -10,11 +10,11 @@ import pytest
 from parity_models import floats, model
 
 from normfuse.errors import CannotVerifyError, UsageError
-from normfuse.parity import Settings
 from normfuse.parity.inputs import Trial, trials
 from normfuse.parity.model import Model, serialize
 from normfuse.parity.roles import role_of
 from normfuse.parity.sessions import Session
+from normfuse.parity.settings import Settings
 
 I64, I32, BOOL = np.dtype(np.int64), np.dtype(np.int32), np.dtype(bool)
 TABLE = floats({"t": np.zeros((30, 4))})

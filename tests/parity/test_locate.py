@@ -12,8 +12,8 @@ import pytest
 from parity_models import floats, model, save, stack
 
 from normfuse.cli import run
-from normfuse.parity import Settings, locate
-from normfuse.parity.locate import Place
+from normfuse.parity.locate import Place, locate
+from normfuse.parity.settings import Settings
 
 RNG = np.random.default_rng(0)
 CONSTANTS = floats({"w": RNG.normal(size=(16, 16)), "g": np.ones(16), "one": 1})

@@ -13,8 +13,9 @@ from onnx import TensorProto, numpy_helper
 from parity_models import batch_norm_pair, floats, layer_norm, model, rms_norm, save, stack
 
 from normfuse.errors import UsageError
-from normfuse.parity import Settings, check, verify
+from normfuse.parity.check import check, verify
 from normfuse.parity.memory import available, default_limit, limit_of, parse_size
+from normfuse.parity.settings import Settings
 
 GB = 10**9
 

@@ -45,7 +45,8 @@ SABOTAGED = """
 import sys
 from pathlib import Path
 from parity_models import stack
-from normfuse.parity import Settings, check
+from normfuse.parity.check import check
+from normfuse.parity.settings import Settings
 pair = stack(4, broken=1, how=sys.argv[2])
 parity = check(*pair.save(Path(sys.argv[1])), pair.sites, Settings(provider="openvino"))
 print(parity.model.result, *parity.guilty)

@@ -14,7 +14,8 @@ from parity_models import layer_norm, model
 
 import normfuse
 from normfuse.cli import run
-from normfuse.parity import Boundary, Settings, check
+from normfuse.parity.check import check
+from normfuse.parity.settings import Boundary, Settings
 
 CUDA = normfuse.Options(target="ort-cuda")
 

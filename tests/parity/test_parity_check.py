@@ -20,7 +20,9 @@ from parity_models import (
 )
 
 from normfuse.errors import CannotVerifyError
-from normfuse.parity import Boundary, Settings, UnverifiedError, check, verify
+from normfuse.parity.check import check, verify
+from normfuse.parity.settings import Boundary, Settings
+from normfuse.parity.verdict import UnverifiedError
 
 RNG = np.random.default_rng(0)
 AFFINE = floats({"g": 1 + RNG.normal(size=WIDTH) * 0.3, "b": RNG.normal(size=WIDTH)})

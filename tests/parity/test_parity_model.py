@@ -10,9 +10,9 @@ import pytest
 from parity_models import floats, model, save
 
 from normfuse.errors import InputError
-from normfuse.parity import Settings
 from normfuse.parity.model import Model
 from normfuse.parity.sessions import open_variant
+from normfuse.parity.settings import Settings
 
 W = np.random.default_rng(0).normal(size=(40, 40)).astype(np.float32)
 ENDS = "float[B, 40] x", "float[B, 40] y"

@@ -11,12 +11,12 @@ import onnxruntime
 import pytest
 from parity_models import floats, model
 
-from normfuse.parity import Settings, pieces
+from normfuse.parity import pieces
 from normfuse.parity.guarded import Guarded
 from normfuse.parity.light import LightModel
 from normfuse.parity.pieces import open_pair
 from normfuse.parity.sessions import Reference, RuntimeRefusalError, Session
-from normfuse.parity.settings import Feed
+from normfuse.parity.settings import Feed, Settings
 
 OTHER = Settings(provider="azure")
 PRODUCT = model("float[B, K] x", "float[B, 4] y", "y = MatMul(x, w)", floats({"w": np.eye(4)}))

@@ -12,8 +12,9 @@ import onnxruntime
 import pytest
 from parity_models import Pair, floats, layer_norm, model, stack
 
-from normfuse.parity import Boundary, Settings, blame, check
+from normfuse.parity import blame
 from normfuse.parity.baseline import Baseline, baseline_of
+from normfuse.parity.check import check
 from normfuse.parity.compare import Distance
 from normfuse.parity.floor import Floor
 from normfuse.parity.inputs import Trial
@@ -21,6 +22,7 @@ from normfuse.parity.model import Model
 from normfuse.parity.placement import Places, _read
 from normfuse.parity.provider_faults import told_apart
 from normfuse.parity.sessions import Runner, open_model
+from normfuse.parity.settings import Boundary, Settings
 from normfuse.parity.whole import compare_all, verdict_of
 
 # It leaves everything to the CPU, and yet is not the CPU.

@@ -13,8 +13,10 @@ from parity_models import floats, model, save, stack
 from normfuse.cli import run
 from normfuse.errors import CannotVerifyError, UsageError
 from normfuse.options import Options
-from normfuse.parity import Settings, check, providers, verify
+from normfuse.parity import providers
+from normfuse.parity.check import check, verify
 from normfuse.parity.providers import chain, check_active, precision_note, provider_name, require, short_name
+from normfuse.parity.settings import Settings
 
 # Every onnxruntime from PyPI has it; it runs no ordinary operator, so everything falls to the CPU.
 AZURE = "AzureExecutionProvider"

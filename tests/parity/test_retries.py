@@ -11,7 +11,7 @@ from faults import of_nodes, of_norm, operand
 from parity_models import model
 
 import normfuse
-from normfuse.parity import SiteVerdict
+from normfuse.parity.verdict import SiteVerdict
 from normfuse.pipeline.given import source_of
 from normfuse.pipeline.lowerings import Retries
 from normfuse.pipeline.rewritten import Rewritten

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from parity_models import batch_norm_pair, stack
 
-from normfuse.parity import Settings, check
+from normfuse.parity.check import check
+from normfuse.parity.settings import Settings
 
 LAYER_NORM = (
     "eps x10",

@@ -9,10 +9,10 @@ import onnx
 import pytest
 from parity_models import model
 
-from normfuse.parity import Settings
 from normfuse.parity.model import Model, serialize
 from normfuse.parity.seeds import pin
 from normfuse.parity.sessions import Session
+from normfuse.parity.settings import Settings
 
 ENDS = "float[B, 8] x", "float[B, 8] y"
 DRAWS = {

@@ -12,11 +12,11 @@ import pytest
 from parity_models import model, save
 
 from normfuse.errors import CannotVerifyError
-from normfuse.parity import Settings
 from normfuse.parity.model import Model
 from normfuse.parity.providers import provider_name
 from normfuse.parity.runtime import runtime
 from normfuse.parity.sessions import RuntimeRefusalError, Session, open_with_outputs
+from normfuse.parity.settings import Settings
 
 
 def test_without_onnxruntime_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from parity_models import floats, layer_norm, model
 
-from normfuse.parity import Boundary, Settings
 from normfuse.parity.extract import extract
 from normfuse.parity.model import Model
+from normfuse.parity.settings import Boundary, Settings
 from normfuse.parity.sides import Sides
 from normfuse.parity.together import truths
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from parity_models import WIDTH, Pair, floats, layer_norm, model, save
 
-from normfuse.parity import Boundary, Settings, check, verify
 from normfuse.parity.caveats import custom_operators, training_nodes
+from normfuse.parity.check import check, verify
 from normfuse.parity.model import Model
 from normfuse.parity.seeds import pin
+from normfuse.parity.settings import Boundary, Settings
 
 AFFINE = floats({"g": np.ones(WIDTH), "b": np.zeros(WIDTH)})
 ENDS = f"float[B, {WIDTH}] x", f"float[B, {WIDTH}] out"

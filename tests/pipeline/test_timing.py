@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import parser
 
-from normfuse.parity import Settings
+from normfuse.parity.settings import Settings
 from normfuse.pipeline import timing
 from normfuse.pipeline.timing import latency
 from normfuse.report.record import Site
