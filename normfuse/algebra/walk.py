@@ -89,10 +89,10 @@ def walk(facts: Facts, base: ir.Value, order: Order, memory: Memory | None = Non
 def _wait(value: ir.Value, order: Order, waiting: dict[int, ir.Node], queue: list[int],
           but: ir.Node | None = None) -> None:  # fmt: skip
     """Let the readers of a value be visited, each once, in the order of the graph."""
-    for reader in value.consumers():
-        position = order.get(reader)
-        if position is not None and position not in waiting and reader is not but:
-            waiting[position] = reader
+    for use in value.uses():
+        position = order.get(use.node)
+        if position is not None and position not in waiting and use.node is not but:
+            waiting[position] = use.node
             heapq.heappush(queue, position)
 
 

@@ -108,15 +108,16 @@ def _dead(facts: Facts, nodes: Iterable[ir.Node], kept: Collection[ir.Node]) -> 
             continue
         dead[node] = None
         gone.add(node)
-        operands = [v for v in node.inputs if v is not None]
+        operands = list(node.inputs)
         for body in bodies(node):
             gone.update(body.all_nodes())
             operands += _captured(body)
         for value in operands:
-            producer = value.producer()
+            producer = None if value is None else value.producer()
             if producer is not None:
-                queue.append(producer)
-            elif value.is_initializer():
+                if producer not in gone:
+                    queue.append(producer)
+            elif value is not None and value.is_initializer():
                 facts.orphans[value] = None
     return dead
 

@@ -61,8 +61,8 @@ def _reduces_an_end(found: Walk, norm: Norm, norm_of: Callable[[ir.Value], Norm 
 
 
 def _is_covered(value: ir.Value, leads: Collection[ir.Value]) -> bool:
-    consumers = value.consumers()
-    return bool(consumers) and not value.is_graph_output() and all(c.outputs[0] in leads for c in consumers)
+    uses = value.uses()
+    return bool(uses) and not value.is_graph_output() and all(u.node.outputs[0] in leads for u in uses)
 
 
 def _reads_base(found: Walk, end: ir.Value, chosen: frozenset[ir.Value]) -> bool:
@@ -76,10 +76,12 @@ def escaping(ends: Collection[ir.Value], spelled: Iterable[ir.Node]) -> set[ir.N
     nodes = list(spelled)
     dead: set[ir.Node] = set()
     for node in reversed(nodes):
-        value = node.outputs[0]
-        others = any(out.uses() or out.is_graph_output() for out in node.outputs[1:])
-        unread = all(_goes(c, dead) for c in value.consumers())
-        if value in ends or (not others and not value.is_graph_output() and unread):
+        first, *others = node.outputs
+        if first in ends or (
+            not first.is_graph_output()
+            and all(use.node in dead or _goes(use.node, dead) for use in first.uses())
+            and not any(out.uses() or out.is_graph_output() for out in others)
+        ):
             dead.add(node)
     return set(nodes) - dead
 

@@ -74,6 +74,8 @@ class _Search:
                 self.walked[value] = self._judge(value)
             found = self.walked[value]
             if found is not None and self._accept(found, reduction):
+                if reduction in self.claimed:
+                    self.walked[value] = None  # nothing else can come of it
                 return
             if found is not None:
                 judged.append(found)

@@ -32,12 +32,18 @@ _TELLING = (
 
 
 class Judgement:
-    """A walk, and what its values are."""
+    """A walk, and what its values are.
+
+    ends: the values that must exist as outputs of fused norms, in graph order. spelled: the nodes that compute
+    them, in the order of the ends.
+    """
 
     def __init__(self, facts: Facts, walk: Walk) -> None:
         self.walk = walk
         self._facts = facts
         self._known: dict[ir.Value, Norm | Rejection | NearMiss | None] = {}
+        self.ends: dict[ir.Value, Norm] = choose(walk, self.norm)
+        self.spelled = dict.fromkeys(node for norm in self.ends.values() for node in norm.spelled)
 
     def norm(self, value: ir.Value) -> Norm | None:
         """The normalization that a value is, if it is one."""
@@ -68,16 +74,6 @@ class Judgement:
             state.verdict = (recognise(state.frame, polynomial),)
         verdict: Form | NearMiss | None = state.verdict[0]
         return verdict
-
-    @functools.cached_property
-    def ends(self) -> dict[ir.Value, Norm]:
-        """The values that must exist as outputs of fused norms, in graph order."""
-        return choose(self.walk, self.norm)
-
-    @functools.cached_property
-    def spelled(self) -> dict[ir.Node, None]:
-        """The nodes that compute them, in the order of the ends."""
-        return dict.fromkeys(node for norm in self.ends.values() for node in norm.spelled)
 
     @functools.cached_property
     def nodes(self) -> frozenset[ir.Node]:
