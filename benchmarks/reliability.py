@@ -33,6 +33,8 @@ NORMFUSE = [sys.executable, "-c", "from normfuse.cli import main; main()"]
 UNIT = 1_000_000 if sys.platform == "darwin" else 1_000  # of ru_maxrss in a megabyte
 LIMIT = 150  # seconds after which a tool is stopped
 ROOM = 12 * 10**9  # bytes of memory that a peer may ask for
+# Modules are compiled once, as those of an installed package are.
+_ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 OURS, RUNTIME = _COMPARED = ("normfuse --no-verify", "onnxruntime, offline")
 TURNS = 3
 FEWER = 250  # damaged files that the peers get as well
@@ -74,7 +76,7 @@ def _peak(process: int) -> float:
 def run(line: list[str]) -> Run:
     """Run a process to its end, or to LIMIT, with no more memory than ROOM."""
     start = time.perf_counter()
-    child = subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    child = subprocess.Popen(line, env=_ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _confine(child.pid)
     own = 0.0
     while True:
@@ -115,7 +117,8 @@ def nodes(folder: Path, peers: str) -> None:
         model, norms = scale.chain(count)
         path, out = folder / "chain.onnx", folder / "out.onnx"
         onnx.save(model, path)
-        lines = _tools(path, out, peers)
+        # onnxruntime is the one that is installed here
+        lines = _tools(path, out, peers) | {RUNTIME: command_lines(sys.executable, path, out)[RUNTIME]}
         quickest: dict[str, Run] = {}
         fused: dict[str, str] = {}
         others = [tool for tool in lines if tool not in _COMPARED and count == 10_000]
@@ -133,10 +136,9 @@ def nodes(folder: Path, peers: str) -> None:
 
 
 def _tools(path: Path, out: Path, peers: str) -> dict[str, list[str]]:
-    """The command line of each tool, from file to file; onnxruntime is the one that is installed here."""
+    """The command line of each tool, from file to file."""
     ours = {OURS: [*NORMFUSE, str(path), "--no-verify", "--quiet", "-o", str(out)]}
-    theirs = {RUNTIME: command_lines(sys.executable, path, out)[RUNTIME]}
-    return {**ours, **command_lines(peers, path, out), **theirs}
+    return ours | command_lines(peers, path, out)
 
 
 def _fused(out: Path) -> str:
