@@ -334,7 +334,12 @@ def test_a_run_that_only_rewrites_loads_nothing_for_running_or_printing(tmp_path
 
 @pytest.mark.parametrize(
     ("words", "collecting"),
-    [(["--dry-run"], True), (["--no-verify"], False), (["--no-verify", "again.onnx"], True)],
+    [
+        (["--dry-run"], True),
+        (["--no-verify"], False),
+        (["--no-verify", "again.onnx"], True),
+        (["--no-verify", "--tune"], True),
+    ],
 )
 def test_garbage_is_looked_for_unless_one_model_is_only_rewritten(
     norm: Path, words: list[str], collecting: bool

@@ -114,7 +114,7 @@ def _typer(name: str) -> Any:
 def _loaded(name: str, function: Callable[..., int]) -> Callable[..., int]:
     """A command that is loaded whole before it begins; garbage is looked for from then on, in what it makes.
 
-    Not where a model is only rewritten: its graph is nearly all there is, and lives to the end.
+    Not where a model is only rewritten, once: its graph is nearly all there is, and lives to the end.
     """
 
     @functools.wraps(function)
@@ -123,7 +123,7 @@ def _loaded(name: str, function: Callable[..., int]) -> Callable[..., int]:
             importlib.import_module("normfuse.api")
         if not gc.isenabled():
             gc.freeze()
-            if not options.get("no_verify"):
+            if options.get("tune") or not options.get("no_verify"):
                 gc.enable()
         return function(*words, **options)
 

@@ -67,7 +67,7 @@ def from_proto(proto: onnx.ModelProto, folder: Path | None = None) -> Source:
 def from_ir(model: ir.Model) -> Source:
     """Take a model that is in memory as onnx_ir.Model, which is left as it is."""
     where = "the model"
-    copy = model.clone()
+    copy = _decoded(model.clone, where)
     held = attach(copy, None, where)
     check_types(copy, where)
     size = sum(slot.tensor.nbytes for slot in held)
@@ -147,7 +147,7 @@ def _decoded(build: Callable[[], _T], where: str) -> _T:
         return build()
     except UnicodeDecodeError as error:
         raise InputError(f"{where}: damaged, a name in it is not text ({error.reason})") from error
-    except (ir.serde.SerdeError, ValueError, TypeError, KeyError, NotImplementedError) as error:
+    except (ir.serde.SerdeError, ValueError, TypeError, KeyError, RuntimeError) as error:
         raise InputError(
             f"{where}: not a valid model, or one of a kind that is not supported: {cause(error)}"
         ) from error

@@ -34,8 +34,8 @@ _TELLING = (
 class Judgement:
     """A walk, and what its values are.
 
-    ends: the values that must exist as outputs of fused norms, in graph order. spelled: the nodes that compute
-    them, in the order of the ends.
+    ends: the values that must exist as outputs of fused norms, in graph order.
+    spelled: the nodes that compute them, in the order of the ends.
     """
 
     def __init__(self, facts: Facts, walk: Walk) -> None:

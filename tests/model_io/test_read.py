@@ -195,6 +195,19 @@ def test_a_model_in_memory_is_left_as_it_is() -> None:
     assert model.graph.inputs[0].name == "x"
 
 
+def test_a_model_in_memory_nested_beyond_reason_is_refused() -> None:
+    condition = ir.Value(name="c", shape=ir.Shape([]), type=ir.TensorType(ir.DataType.BOOL))
+    node = ir.node("Not", [condition])
+    for _ in range(400):
+        body = ir.Graph([], node.outputs, nodes=[node])
+        other = ir.node("Not", [condition])
+        branches = {"then_branch": body, "else_branch": ir.Graph([], other.outputs, nodes=[other])}
+        node = ir.node("If", [condition], branches)
+    graph = ir.Graph([condition], node.outputs, nodes=[node], opset_imports={"": 17})
+    with pytest.raises(InputError, match="not a valid model, or one of a kind that is not supported"):
+        from_ir(ir.Model(graph, ir_version=8))
+
+
 def test_again_gives_a_fresh_model(text_model: Path) -> None:
     source = read(text_model)
     source.model.graph.remove(source.model.graph[-1], safe=False)
