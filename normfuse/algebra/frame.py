@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,8 +84,7 @@ class Frame:
 
     def copy(self, atoms: int, reduced: Iterable[int]) -> Frame:
         """The frame as it was when its algebra had so many atoms, and these means had been taken."""
-        other = object.__new__(Frame)
-        other.__dict__ |= self.__dict__
+        other = copy(self)
         other.algebra, other.reduced = self.algebra.copy(atoms), set(reduced)
         return other
 
@@ -218,8 +218,7 @@ class Frame:
                 if varies and lengths[axis] == 1 and isinstance(size, int):
                     lengths[axis] = size
             full.append(math.prod([lengths[k] for k in group]))
-        varies_enough = coefficient.shape == tuple(lengths)
-        return (coefficient if varies_enough else np.broadcast_to(coefficient, lengths)).reshape(full)
+        return np.broadcast_to(coefficient, lengths).reshape(full)
 
 
 def _own(shape: Sequence[Dim]) -> tuple[tuple[Dim, ...], Layout]:

@@ -15,6 +15,8 @@ inputs (NaN and infinity where the operators give them included), or would be to
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 
 from normfuse.algebra.atoms import (
@@ -61,12 +63,10 @@ class Algebra(Atoms):
 
     def copy(self, count: int) -> Algebra:
         """The same algebra as it was when it had `count` atoms."""
-        other = object.__new__(Algebra)
-        other.__dict__ |= self.__dict__
+        other = copy.copy(self)
         for name in ("atoms", "_axes", "_kinds", "_expands", "_nonnegative", "_positive", "_finite"):
             setattr(other, name, getattr(self, name)[:count])
-        earlier = ((atom, k) for atom, k in self._numbers.items() if k < count)
-        other._numbers = dict(self._numbers if count == len(self.atoms) else earlier)
+        other._numbers = {atom: k for atom, k in self._numbers.items() if k < count}
         return other
 
     def add(self, p: Polynomial, q: Polynomial) -> Polynomial | None:

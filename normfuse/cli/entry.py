@@ -16,7 +16,7 @@ import io
 import logging
 import shlex
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -112,10 +112,7 @@ def _typer(name: str) -> Any:
 
 
 def _loaded(name: str, function: Callable[..., int]) -> Callable[..., int]:
-    """A command that is loaded whole before it begins; garbage is looked for from then on, in what it makes.
-
-    Not where a model is only rewritten, once: its graph is nearly all there is, and lives to the end.
-    """
+    """A command that is loaded whole before it begins; then garbage is looked for in what it makes."""
 
     @functools.wraps(function)
     def command(*words: Any, **options: Any) -> int:
@@ -123,11 +120,20 @@ def _loaded(name: str, function: Callable[..., int]) -> Callable[..., int]:
             importlib.import_module("normfuse.api")
         if not gc.isenabled():
             gc.freeze()
-            if options.get("tune") or not options.get("no_verify"):
+            if not _only_rewrites(options):
                 gc.enable()
         return function(*words, **options)
 
     return command
+
+
+def _only_rewrites(options: Mapping[str, Any]) -> bool:
+    """Whether one model is rewritten, once: its graph is nearly all there is, and lives to the end."""
+    if not options.get("no_verify") or options["tune"]:
+        return False
+    from normfuse.cli.many import is_many
+
+    return not is_many(options["models"])
 
 
 def _words(error: Exception) -> tuple[str, str]:

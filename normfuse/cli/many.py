@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import itertools
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -48,7 +47,6 @@ def run_many(many: Many, options: Options, *, check: bool, strict: bool, quiet: 
     """Run every model and print what became of it; returns the outcomes and the exit code."""
     from normfuse import fleet
 
-    gc.enable()  # the graphs of models that are done are garbage, verified or not
     _refuse(many)
     jobs = fleet.jobs_of(many.models, many.out, recursive=many.recursive)
     task = fleet.inspect_all if check else fleet.optimize_all

@@ -31,7 +31,7 @@ class Facts:
         self._nested = len(scopes) > 1
         self.shapes: Shapes = infer(model, scopes)
         self.constants = Constants(model, self.shapes)
-        self.names = Names(model)
+        self.names = Names(model, scopes)
         self.orphans: dict[ir.Value, None] = {}
         self.made: dict[tuple[str, tuple[int, ...], bytes], ir.Value] = {}
 

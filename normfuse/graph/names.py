@@ -6,20 +6,27 @@ two sites that share an input would collide.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import onnx_ir as ir
 
-from normfuse.graph.scopes import bodies
+from normfuse.graph.scopes import graphs, inner
 
 
 class Names:
-    """All names of values and nodes of a model, its subgraphs and functions included."""
+    """All names of values and nodes of a model, its subgraphs and functions included.
 
-    def __init__(self, model: ir.Model) -> None:
+    scopes: all graphs of the model, where they are at hand.
+    """
+
+    def __init__(self, model: ir.Model, scopes: Sequence[ir.Graph] = ()) -> None:
         self._values: set[str | None] = set()
         self._nodes: set[str | None] = set()
-        self._add(model.graph)
+        every: list[ir.Graph | ir.Function] = [*(scopes or graphs(model))]
         for function in model.functions.values():
-            self._add(function)
+            every += [function, *inner(function)]
+        for graph in every:
+            self._add(graph)
         self._values -= {None, ""}
         self._nodes -= {None, ""}
 
@@ -32,9 +39,6 @@ class Names:
             nodes.add(node.name)
             for value in node.outputs:
                 values.add(value.name)
-            if node.attributes.data:
-                for body in bodies(node):
-                    self._add(body)
 
     def value(self, wish: str) -> str:
         """A name for a new value: `wish`, or `wish_1`, `wish_2`, … where it is taken."""

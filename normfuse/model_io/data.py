@@ -9,7 +9,6 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import ceil, prod
 from pathlib import Path
 
 import onnx
@@ -113,21 +112,13 @@ class _Usable:
 
 
 def _too_big(inline: list[Slot], split: bool) -> list[Slot]:
-    if sum(_size(slot.tensor) for slot in inline) > INLINE_LIMIT:
+    if sum(slot.tensor.nbytes for slot in inline) > INLINE_LIMIT:
         return [slot for slot in inline if slot.tensor.nbytes >= _ANY]
     if not split:
         return []
     # What the source itself kept in the model stays there; only what a rewrite made is placed anew.
     made = [slot for slot in inline if not isinstance(slot.tensor, ir.TensorProtoTensor)]
     return [slot for slot in made if slot.tensor.nbytes >= _BIG]
-
-
-def _size(tensor: ir.TensorProtocol) -> int:
-    """Its bytes; of one in a message without making its shape first, since there may be very many."""
-    if type(tensor) is ir.TensorProtoTensor:
-        elements: int = prod(tensor.raw.dims)
-        return ceil(tensor.dtype.itemsize * elements)
-    return tensor.nbytes
 
 
 def _refer(moved: list[tuple[Slot, MappedTensor]], big: list[Slot], layout: Layout, scratch: Scratch) -> int:
